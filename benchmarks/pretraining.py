@@ -56,15 +56,14 @@ def main() -> None:
                         asked,
                         views,
                         TrainerConfig(csv_log=False),
-                        embed=encoder.encode,
-                        text_encoder=encoder.model_id,
+                        encoder=encoder,
                         details=provenance.manifest(0),
                     )
                     name = f"{count}-{pretrain_epochs}"
                     folder = Path(options.runs) / name / f"fold-{fold.index}"
                     made = trainer.train(fold, Settings(training=training), folder=folder, seed=0, name=name)
                     tested = [q for q in corpus.questions if SpaceId(q.space) in fold.test]
-                    runs.append(run_checkpoint(made, tested, views=views, embed=encoder.encode, name=name))
+                    runs.append(run_checkpoint(made, tested, views=views, encoder=encoder, name=name))
                 found = {key: list(map(str, ranking)) for key, ranking in joined_runs(runs).rankings.items()}
                 recall = sum(evidence_recall(found[key], gold[key], 10) for key in found) / len(found)
                 gain = sum(ndcg(found[key], gold[key], 10) for key in found) / len(found)

@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import records
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, SpaceId, TurnId
-from locigraph.retrieval.protocols import Retriever, SnapshotLoader, TextEncoder
+from locigraph.retrieval.protocols import Retriever, SnapshotLoader
 from locigraph.retrieval.strategies.assomem import AssoMemRetriever
 from locigraph.retrieval.strategies.gaama import GaamaRetriever
 from locigraph.retrieval.strategies.hipporag import HippoRagRetriever
@@ -91,7 +92,7 @@ class RandomQuestions:
         day = f" in {'March' if self._rng.random() < 0.5 else 'May'} 2024" if self._rng.random() < 0.5 else ""
         return f"When did they {_words(self._rng, 6)}{day}?"
 
-    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def encode(self, texts: Sequence[str], *, progress: str | None = None) -> NDArray[np.float32]:
         """One vector per text."""
         nodes = self._rng.integers(len(self._near), size=len(texts))
         return _unit(self._near[nodes] + 0.05 * self._rng.standard_normal((len(texts), _DIM)))

@@ -16,19 +16,20 @@ from functools import partial
 import numpy as np
 
 from benchmarks import records
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.types import Question
 from locigraph.retrieval.evaluation.leaks import Fold
-from locigraph.retrieval.protocols import Retriever, SnapshotLoader, TextEncoder
+from locigraph.retrieval.protocols import Retriever, SnapshotLoader
 from locigraph.retrieval.strategies.assomem import (
     FIXED_WEIGHTS,
     SIGNALS,
     AssoMemRetriever,
     Weights,
-    weights_by_type,
 )
 from locigraph.retrieval.strategies.gaama import GaamaRetriever
 from locigraph.retrieval.strategies.magma import MagmaRetriever, intent_of
 from locigraph.scripts.assembly import opening
+from locigraph.training.assomem_weights import TEMPERATURES, typed_signals, weights_of_types
 from locigraph.training.folds import plan_folds
 
 _TOP_K = 10
@@ -90,11 +91,12 @@ def rows(
         yield "assomem", f"{name} alone", recalls(assomem(weights=_kept(number)), questions)
     plain = assomem()
     for kinds, type_of in (("intent", intent_of), ("all questions alike", lambda text: "")):
-        for temperature in (1.0, 0.1, 0.01):
+        for temperature in TEMPERATURES:
             scores = []
             for fold in folds:
                 known = [q for q in questions if q.space in fold.train]
-                weights = weights_by_type(plain, known, type_of, temperature=temperature)
+                samples = typed_signals(plain, known, type_of)
+                weights = weights_of_types(samples, type_of, temperature=temperature)
                 scores += recalls(assomem(weights=weights), [q for q in questions if q.space in fold.test])
             shown = " ".join(f"{weight:.2f}" for weight in weights(questions[0].text))
             yield "assomem", f"learnt by {kinds}, temperature {temperature:g}; such as {shown}", scores

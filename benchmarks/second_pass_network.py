@@ -36,6 +36,7 @@ from benchmarks.second_pass import PASSES, compared, shown
 from locigraph.consolidation.classification import category_types
 from locigraph.gnn.relations import RELATIONS, NetworkRelation
 from locigraph.kg.corpora import Corpus
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import EPISODE, searchable_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
@@ -43,7 +44,6 @@ from locigraph.kg.types import Question
 from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation.leaks import Fold
 from locigraph.retrieval.evaluation.metrics import score_ranking
-from locigraph.retrieval.protocols import TextEncoder
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly import graphs, opening
 from locigraph.scripts.assembly.settings import DEFAULT_DTYPE, CorpusSettings, EncoderSettings
@@ -279,7 +279,7 @@ def compare(
                     RELATIONS.add(replace(relation, start=(start[0], start[1], None)))
                     added.callback(RELATIONS.remove, relation.name)
                 made = learnt.trainer.train(fold, settings, folder=Path(folder), seed=0, name=f"{name}, {fold.index}")
-                rankings = run_checkpoint(made, tested, views=asked.views, embed=encoder.encode, name=name).rankings
+                rankings = run_checkpoint(made, tested, views=asked.views, encoder=encoder, name=name).rankings
                 scores[name] += [recall_and_ndcg(rankings[q.question_id], q.evidence) for q in tested]
         whole = {name: np.array(values) for name, values in scores.items()}
         found = [

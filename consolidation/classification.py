@@ -20,9 +20,9 @@ from locigraph.consolidation.blueprint import Wording
 from locigraph.consolidation.errors import ConsolidationError, ReplyFormatError
 from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.prompting import messages
-from locigraph.consolidation.protocols import TextEncoder
 from locigraph.consolidation.replies import Form, filled, nonblank_line, strict_schema
 from locigraph.kg.counts import Counts, counted
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.language.tokens import STOP_WORDS, words
 from locigraph.kg.schema import NODE_TYPES
 from locigraph.kg.snapshot import Snapshot

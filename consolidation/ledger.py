@@ -141,10 +141,6 @@ class Ledger:
             self._changed.wait_for(lambda: self._is_stopped, timeout=seconds)
             self.refuse_if_stopped()
 
-    def book(self, purpose: Purpose, input_tokens: int, output_tokens: int, prices: Prices) -> None:
-        """Count one call, before its reply is used."""
-        self.count(purpose, prices.spent(input_tokens, output_tokens))
-
     def count(self, purpose: Purpose, more: Spent) -> None:
         """Add to the usage for a purpose, for example a reply that could not be used."""
         with self._changed:

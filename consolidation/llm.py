@@ -214,7 +214,7 @@ class ChatClient:
             text = _storable(message.content or "")
             output_tokens = tokens_of(text) if used.completion_tokens is None else used.completion_tokens
             input_tokens = input_tokens if used.prompt_tokens is None else used.prompt_tokens
-            self.ledger.book(purpose, input_tokens, output_tokens, self.prices)
+            self.ledger.count(purpose, self.prices.spent(input_tokens, output_tokens))
         if not (text.strip() or message.refusal):
             return text, "the reply is empty"
         if message.refusal or choice.finish_reason == "content_filter":

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from locigraph.consolidation.protocols import TextEncoder
 from locigraph.consolidation.resolution import CONCEPT_MERGE, spelling_key
 from locigraph.kg.counts import Counts, counted
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import MERGED_BY, MERGED_INTO, NAMED_TYPES
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store

@@ -1,4 +1,4 @@
-"""Interfaces of the extractors, retrievers and text encoders that the pipeline uses."""
+"""Interfaces of the extractors and retrievers that the pipeline uses."""
 
 from __future__ import annotations
 
@@ -98,17 +98,4 @@ class ContextSource(Protocol):
 
     def drop(self, space: SpaceId) -> None:
         """Discard what was observed of a space, since the store may have changed meanwhile."""
-        ...
-
-
-class TextEncoder(Protocol):
-    """Text to vectors."""
-
-    @property
-    def model_id(self) -> str:
-        """Name under which the vectors are stored."""
-        ...
-
-    def encode(self, texts: Sequence[str], *, progress: str | None = None) -> NDArray[np.float32]:
-        """Embed texts; returns float32 [texts, dim] with L2-normalised rows. ``progress`` labels a progress bar."""
         ...

@@ -22,9 +22,9 @@ from locigraph.consolidation.errors import ReplyFormatError
 from locigraph.consolidation.insights import Insight, insights_of
 from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.prompting import messages
-from locigraph.consolidation.protocols import TextEncoder
 from locigraph.consolidation.replies import Form, filled, nonblank_line, strict_schema
 from locigraph.kg.counts import Counts, counted
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import fact_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.consolidation.blueprint import ContextNode
-from locigraph.consolidation.protocols import TextEncoder
 from locigraph.consolidation.resolution import Resolver
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import EPISODE, MERGED_INTO, NAMED_TYPES, RELATION_LABELS, RelationLabel, plannable_types
 from locigraph.kg.store import Store
 from locigraph.kg.types import Node, NodeId, NodeStatus, SpaceId, Turn, TurnId

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
 from torch import Tensor
 
-from locigraph.gnn.errors import GraphError
-from locigraph.kg.counts import counted
+# Divides the cosine logits of the contrastive loss.
+_TEMPERATURE = 0.2
 
 
 def multi_positive_loss(logits: Tensor, positive: Tensor, *, ignore: Tensor | None = None) -> Tensor:
@@ -39,32 +39,22 @@ def multi_positive_loss(logits: Tensor, positive: Tensor, *, ignore: Tensor | No
     return (losses.sum(1) / counts).mean()
 
 
-def nt_xent(first: Tensor, second: Tensor, *, temperature: float = 0.2) -> Tensor:
+def nt_xent(first: Tensor, second: Tensor) -> Tensor:
     """NT-Xent: each item's two views are each other's positive among 2N - 2 negatives.
 
     Args:
-        first: L2-normalised embeddings of one view, shape [items, dim].
+        first: L2-normalised embeddings of one view, shape [items, dim]; at least 2 items.
         second: L2-normalised embeddings of the other view, in the same order.
-        temperature: Divides the cosine logits; > 0, no unit.
 
     Returns:
         Mean over both views, in nats; shape [].
 
-    Raises:
-        ValueError: If the shapes differ, there are fewer than 2 items, or temperature <= 0.
-
     Source:
         Chen et al. 2020, arXiv:2002.05709, eq. 1.
     """
-    if first.shape != second.shape:
-        raise ValueError(f"the shapes of the two views differ: {list(first.shape)} and {list(second.shape)}")
-    if len(first) < 2:
-        raise ValueError(f"batch of {len(first)} has no negatives; expected at least 2 items")
-    if temperature <= 0:
-        raise ValueError(f"temperature is {temperature}; it is a divisor, so it must be positive")
     both = torch.cat([first, second])
     with torch.autocast(both.device.type, enabled=False):  # half precision would make close cosines equal
-        logits = both.float() @ both.float().T / temperature
+        logits = both.float() @ both.float().T / _TEMPERATURE
     logits.fill_diagonal_(float("-inf"))
     count = len(first)
     partner = torch.arange(2 * count, device=first.device).roll(count)
@@ -75,17 +65,10 @@ def link_loss(positive: Tensor, negative: Tensor) -> Tensor:
     """Binary cross-entropy of edge scores: edges against non-edges.
 
     Args:
-        positive: Logits of true edges, [edges].
-        negative: Logits of sampled non-edges, [non-edges].
+        positive: Logits of true edges, [edges]; at least one.
+        negative: Logits of sampled non-edges, [non-edges]; at least one.
 
     Returns:
         Average of the mean loss of edges and that of non-edges, in nats; log 2 if all logits are 0; shape [].
-
-    Raises:
-        GraphError: If there are no edges or no non-edges.
     """
-    if not len(positive) or not len(negative):
-        raise GraphError(
-            f"{counted(len(positive), 'edge')} and {counted(len(negative), 'non-edge')}; link prediction needs both"
-        )
     return (F.softplus(-positive).mean() + F.softplus(negative).mean()) / 2

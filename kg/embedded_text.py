@@ -7,11 +7,28 @@ reads both, so that the vector of the reply knows what was asked. All other node
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 #: Part of the ID of a text encoder that reads a turn together with the one before it. The store has no other knowledge
 #: of text encoders, and keeps vectors by ID.
 TURN_BEFORE = "+turn-before"
 _WORDS_BEFORE = 40
+
+
+class TextEncoder(Protocol):
+    """Encodes texts as vectors."""
+
+    @property
+    def model_id(self) -> str:
+        """ID of the model that makes the vectors; the store keeps them under it."""
+        ...
+
+    def encode(self, texts: Sequence[str], *, progress: str | None = None) -> NDArray[np.float32]:
+        """One vector per text, float32 [texts, dim], of length 1; ``progress`` is the name on a progress bar."""
+        ...
 
 
 def reads_turn_before(model: str) -> bool:

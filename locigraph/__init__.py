@@ -14,21 +14,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from locigraph.consolidation.errors import LanguageModelError
-    from locigraph.kg.errors import (
-        LocigraphError,
-        StoreError,
-        StoreVersionError,
-        TurnConflictError,
-        UnknownNodeError,
-        UnknownScopeError,
-        UnknownSpaceError,
-    )
-    from locigraph.retrieval.errors import IndexMismatchError, IndexUnavailableError, TextEncoderError
-    from locigraph.retrieval.protocols import Hit
-    from locigraph.scripts.assembly.settings import EncoderSettings, IndexSettings, LLMSettings
-    from locigraph.scripts.memory import AsyncMemory, Memory, Recalled
-    from locigraph.training.errors import CheckpointError
+    from locigraph.consolidation.errors import LanguageModelError as LanguageModelError
+    from locigraph.kg.errors import LocigraphError as LocigraphError
+    from locigraph.kg.errors import StoreError as StoreError
+    from locigraph.kg.errors import StoreVersionError as StoreVersionError
+    from locigraph.kg.errors import TurnConflictError as TurnConflictError
+    from locigraph.kg.errors import UnknownNodeError as UnknownNodeError
+    from locigraph.kg.errors import UnknownScopeError as UnknownScopeError
+    from locigraph.kg.errors import UnknownSpaceError as UnknownSpaceError
+    from locigraph.retrieval.errors import IndexMismatchError as IndexMismatchError
+    from locigraph.retrieval.errors import IndexUnavailableError as IndexUnavailableError
+    from locigraph.retrieval.errors import TextEncoderError as TextEncoderError
+    from locigraph.retrieval.protocols import Hit as Hit
+    from locigraph.scripts.assembly.settings import EncoderSettings as EncoderSettings
+    from locigraph.scripts.assembly.settings import IndexSettings as IndexSettings
+    from locigraph.scripts.assembly.settings import LLMSettings as LLMSettings
+    from locigraph.scripts.memory import AsyncMemory as AsyncMemory
+    from locigraph.scripts.memory import Memory as Memory
+    from locigraph.scripts.memory import Recalled as Recalled
+    from locigraph.training.errors import CheckpointError as CheckpointError
 
     __version__: str
 
@@ -53,28 +57,7 @@ _HOMES = {
     "UnknownScopeError": "kg.errors",
     "UnknownSpaceError": "kg.errors",
 }
-__all__ = [
-    "AsyncMemory",
-    "CheckpointError",
-    "EncoderSettings",
-    "Hit",
-    "IndexMismatchError",
-    "IndexSettings",
-    "IndexUnavailableError",
-    "LLMSettings",
-    "LanguageModelError",
-    "LocigraphError",
-    "Memory",
-    "Recalled",
-    "StoreError",
-    "StoreVersionError",
-    "TextEncoderError",
-    "TurnConflictError",
-    "UnknownNodeError",
-    "UnknownScopeError",
-    "UnknownSpaceError",
-    "__version__",
-]
+__all__ = [*_HOMES, "__version__"]  # noqa: PLE0604  (all are strings)
 
 
 def __getattr__(name: str) -> Any:

@@ -92,7 +92,7 @@ def folded(hits: Sequence[Hit], speakers_of: Sequence[object], *, likeness: floa
         Broder 1997, "On the resemblance and containment of documents", with shingles of two words; Bayardo et al. 2007,
         "Scaling up all pairs similarity search", for the comparisons that can be skipped.
     """
-    pairs_of = [frozenset(_pairs(hit.description)) for hit in hits]
+    pairs_of = [frozenset(_pairs(hit.text)) for hit in hits]
     counts = Counter(pair for pairs in pairs_of for pair in pairs)
     kept: list[Hit] = []
     seen: list[frozenset[_Pair]] = []

@@ -206,7 +206,7 @@ def _candidates(hits: Sequence[Hit], snapshot: Snapshot, order: Sequence[NodeId]
         row = snapshot.row_of.get(hit.node_id)
         # Turns and events stay true; of other nodes, another may have taken the place.
         until = None if row is None or hit.type in dated else _day(int(snapshot.valid_to[row]))
-        line = ContextLine(hit.node_id, hit.type, hit.description, said_on, hit.turn_ids, until)
+        line = ContextLine(hit.node_id, hit.type, hit.text, said_on, hit.turn_ids, until)
         key = given.get(hit.node_id, len(given)), first, hit.type != EPISODE, hit.node_id
         candidates.append(_Candidate(line, _measured(line)[1:], key))
     return candidates

@@ -36,7 +36,7 @@ class Hit:
     Attributes:
         node_id: ID of the node.
         type: Type of the node.
-        description: Text of the node, as known at the time ``as_of`` of the search.
+        text: Description of the node, as known at the time ``as_of`` of the search.
         turn_ids: Source turns of the node, in conversation order; metrics over turns count these.
         score: The score by which hits are sorted; comparable only within one result.
         signals: Score per signal, such as ``{"bm25": 7.1, "ann": .61}``; a signal that did not find the node is absent.
@@ -49,7 +49,7 @@ class Hit:
 
     node_id: NodeId
     type: str
-    description: str
+    text: str
     turn_ids: tuple[TurnId, ...]
     score: float
     signals: Mapping[str, float] = field(default_factory=dict)
@@ -57,11 +57,6 @@ class Hit:
     space: str = ""
     elsewhere: Mapping[str, tuple[TurnId, ...]] = field(default_factory=dict)
     until: date | None = None
-
-    @property
-    def text(self) -> str:
-        """The description, under the name that ``Memory.add`` uses."""
-        return self.description
 
     def as_json(self) -> dict[str, object]:
         """The hit as a JSON object."""
@@ -125,19 +120,6 @@ class HasRerankTexts(Protocol):
 
     def reworded(self, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None) -> list[str]:
         """The texts for the cross-encoder, in the order of the hits."""
-        ...
-
-
-class TextEncoder(Protocol):
-    """Encodes texts as vectors."""
-
-    @property
-    def model_id(self) -> str:
-        """ID of the model that makes the vectors."""
-        ...
-
-    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One vector per text, float32 [texts, dim]."""
         ...
 
 

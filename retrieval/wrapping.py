@@ -38,4 +38,4 @@ class WrappingRetriever:
         wrapped = self._retriever
         if isinstance(wrapped, HasRerankTexts):
             return wrapped.reworded(hits, space, as_of)
-        return [hit.description for hit in hits]
+        return [hit.text for hit in hits]

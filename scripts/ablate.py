@@ -89,7 +89,7 @@ def ablate(
             here = folder / name.replace(" ", "-") / f"fold-{fold.index}"
             checkpoint = fold_trainer.train(fold, settings, folder=here, seed=seed, name=f"{name}, fold {fold.index}")
             tested = [q for q in loaded.questions if q.space in fold.test]
-            return run_checkpoint(checkpoint, tested, views=views, embed=text_encoder.encode, name=name)
+            return run_checkpoint(checkpoint, tested, views=views, encoder=text_encoder, name=name)
 
         fold_of = {space: fold.index for fold in planned for space in fold.test}
         left_out = learnt_questions(loaded, planned, seen_by(text_encoder.adapter))

@@ -32,7 +32,7 @@ def classify(
         max_cost: The same limit for the cost, in the currency of the prices.
     """
     from locigraph.consolidation.classification import Classified, Classifier, LLMNamer, key_terms
-    from locigraph.consolidation.protocols import TextEncoder
+    from locigraph.kg.embedded_text import TextEncoder
     from locigraph.kg.store import Store
     from locigraph.kg.types import SpaceId
     from locigraph.scripts.assembly import second_passes

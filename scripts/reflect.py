@@ -32,8 +32,8 @@ def reflect(
         max_cost: The same limit for the cost, in the currency of the prices.
         retry_failed: Whether to try again with facts for which the model's replies were unusable.
     """
-    from locigraph.consolidation.protocols import TextEncoder
     from locigraph.consolidation.reflection import Reflected, Reflector
+    from locigraph.kg.embedded_text import TextEncoder
     from locigraph.kg.store import Store
     from locigraph.kg.types import SpaceId
     from locigraph.scripts.assembly import second_passes

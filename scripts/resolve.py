@@ -26,7 +26,7 @@ def resolve(
         encoder: Text encoder; by default the one that the graph was built with.
     """
     from locigraph.consolidation.merging import Merged, Merger
-    from locigraph.consolidation.protocols import TextEncoder
+    from locigraph.kg.embedded_text import TextEncoder
     from locigraph.kg.errors import LocigraphError
     from locigraph.kg.store import Store
     from locigraph.kg.types import SpaceId

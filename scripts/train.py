@@ -46,6 +46,7 @@ def train(
     from locigraph.scripts.assembly import defaults, opening
     from locigraph.scripts.console.terminal import validated
     from locigraph.scripts.experiments import learning, provenance
+    from locigraph.training.folds import refuse_validation_on_adapter_data
 
     provenance.source_commit()
     questions_by = learning.question_writer(writer)
@@ -56,14 +57,19 @@ def train(
     text_encoder = opening.text_encoder(encoder)
     settings = learning.settings_of(model, training)
     with learning.training_sets(loaded, store, also, encoder, validation=validation) as sets:
-        checkpoint = learning.checkpoint_with_fusion(
+        refuse_validation_on_adapter_data(text_encoder.adapter, sets)
+
+        from locigraph.training.graph_training import train_checkpoint  # imports Lightning
+
+        checkpoint = train_checkpoint(
             sets,
             settings,
             trainer,
-            text_encoder,
+            encoder=text_encoder,
             folder=Path(output),
             seed=seed,
             details=provenance.manifest(seed, corpus={"path": loaded.path, "sha256": loaded.sha256}),
+            with_fusion=True,
             writer=questions_by,
         )
     print(f"checkpoint {checkpoint.version} in {Path(output) / 'checkpoint'}")

@@ -57,6 +57,13 @@ class FakeEncoder:
         return rows
 
 
+class UnusedEncoder(FakeEncoder):
+    """A text encoder that must not be called."""
+
+    def encode(self, texts: Sequence[str], *, progress: str | None = None) -> NDArray[np.float32]:
+        raise AssertionError(f"{len(texts)} texts were encoded")
+
+
 class FakeContext:
     """A context source that shows every node it has observed, oldest first, whatever the turn says."""
 

@@ -116,7 +116,7 @@ class OneAxis:
     def __init__(self, snapshot: Snapshot) -> None:
         self._dim = snapshot.num_nodes + 1
 
-    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def encode(self, texts: Sequence[str], *, progress: str | None = None) -> NDArray[np.float32]:
         return np.eye(len(texts), self._dim, dtype=np.float32)[[0] * len(texts)]
 
 

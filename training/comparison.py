@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.types import Question
 from locigraph.kg.views import View, Views
 from locigraph.retrieval.evaluation.asking import run_strategy
@@ -21,7 +22,6 @@ from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.embedding_refresh import refresh
 from locigraph.training.folds import refuse_trained_on
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
-from locigraph.training.protocols import Embed
 
 _HELD = 8  # encoded views that are kept in memory; questions about a space mostly follow one another
 
@@ -31,7 +31,7 @@ def run_checkpoint(
     questions: Sequence[Question],
     *,
     views: Views,
-    embed: Embed,
+    encoder: TextEncoder,
     index: MilvusIndex | None = None,
     wrap: Callable[[Retriever], Retriever] = lambda retriever: retriever,
     name: str | None = None,
@@ -44,7 +44,7 @@ def run_checkpoint(
         checkpoint: The trained model.
         questions: Questions with evidence.
         views: The questions' graphs.
-        embed: Text encoder.
+        encoder: Text encoder.
         index: Vector index that the embeddings are written to and searched in, except for contexts. None searches them
             exactly in memory, which gives the results of an exact index without the time to write one.
         wrap: Wraps the retriever, for example in a reranker.
@@ -60,7 +60,7 @@ def run_checkpoint(
     def over(vectors: GraphVectors) -> Retriever:
         retriever = GraphEmbeddingRetriever(
             vectors,
-            CheckpointQueryEncoder(checkpoint, embed),
+            CheckpointQueryEncoder(checkpoint, encoder),
             views.texts,
             view_of=lambda space, as_of: views.of(space, as_of).name,
         )

@@ -17,11 +17,12 @@ from torch.utils.data import DataLoader, Sampler
 from locigraph.gnn.features import GraphInputs, Tensors, graph_inputs
 from locigraph.gnn.query import query_features
 from locigraph.gnn.relations import network_relations
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question, TurnId
 from locigraph.training.checkpoint import features_of
 from locigraph.training.config import ModelConfig
-from locigraph.training.protocols import Embed, QuestionWriter
+from locigraph.training.protocols import QuestionWriter
 from locigraph.training.pseudo_questions import pseudo_questions
 from locigraph.training.ranking_scores import answers
 
@@ -52,7 +53,7 @@ def make_example(
     questions: Sequence[Question],
     *,
     model: ModelConfig,
-    embed: Embed,
+    encoder: TextEncoder,
     writer: QuestionWriter | None = None,
     name: str | None = None,
 ) -> SpaceExample:
@@ -62,7 +63,7 @@ def make_example(
         snapshot: The graph as of the questions' time, with embeddings.
         questions: Questions about this space; those without evidence in the snapshot are left out.
         model: Widths of the features, and the relations to leave out.
-        embed: Text encoder.
+        encoder: Text encoder.
         writer: Turns facts and events into pseudo-questions; None for no pseudo-questions.
         name: Name of the example; None for the name of the space.
     """
@@ -80,7 +81,7 @@ def make_example(
         if not known:
             return None, positive[is_answered]
         texts = [text for text, _ in known]
-        features = query_features(texts, embed(texts), sketch, context, asked_at=[time for _, time in known])
+        features = query_features(texts, encoder.encode(texts), sketch, context, asked_at=[time for _, time in known])
         return torch.from_numpy(features), positive[is_answered]
 
     own, positive = encoded([(q.text, q.evidence, q.asked_at) for q in questions])

@@ -15,13 +15,13 @@ import torch
 
 from locigraph.gnn.features import GraphInputs
 from locigraph.gnn.query import query_features
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import NodeId, TurnId
 from locigraph.training.checkpoint import Checkpoint, features_of
 from locigraph.training.inference import inputs_of
-from locigraph.training.protocols import Embed
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def explain(
     snapshot: Snapshot,
     question: str,
     *,
-    embed: Embed,
+    encoder: TextEncoder,
     top_k: int = 5,
     asked_at: datetime | None = None,
     turn_ids: Sequence[TurnId] | None = None,
@@ -94,7 +94,7 @@ def explain(
         checkpoint: The checkpoint that made the graph embeddings.
         snapshot: The graph, with embeddings.
         question: The question's text.
-        embed: The checkpoint's text encoder.
+        encoder: The checkpoint's text encoder.
         top_k: Number of turns to explain.
         asked_at: When the question is asked; relative dates in it refer to this time.
         turn_ids: Turns to explain instead of the best.
@@ -113,7 +113,8 @@ def explain(
     if not turn_of:
         return []
     inputs = inputs_of(checkpoint, snapshot)
-    features = query_features([question], embed([question]), *features_of(checkpoint.model), asked_at=[asked_at])
+    embedding = encoder.encode([question])
+    features = query_features([question], embedding, *features_of(checkpoint.model), asked_at=[asked_at])
     with torch.inference_mode():
         query = queries(torch.from_numpy(features))[0]
         vectors = nodes(inputs)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from locigraph.kg.counts import counted
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.language.seen_texts import SeenTexts, wording
 from locigraph.kg.types import Question
 from locigraph.kg.views import Views
@@ -20,7 +21,7 @@ from locigraph.retrieval.text.text_adapter import TextAdapter
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.config import Settings, TrainerConfig
 from locigraph.training.errors import TrainingError
-from locigraph.training.protocols import Embed, QuestionWriter
+from locigraph.training.protocols import QuestionWriter
 from locigraph.training.pseudo_questions import RULES
 from locigraph.training.snapshots import TrainingSet, graphs_of, seen_texts_of
 
@@ -95,8 +96,7 @@ class FoldTrainer:
         questions: Questions of the whole corpus.
         views: Graphs of the corpus.
         trainer: Where and how to train; must be on one device.
-        embed: Text encoder.
-        text_encoder: ID of the text encoder.
+        encoder: Text encoder.
         details: Recorded in the checkpoints' manifests, such as commit and versions.
         also: Other corpora to learn from in every fold.
         writer: Turns facts into pseudo-questions, if a loss in the settings needs them.
@@ -108,8 +108,7 @@ class FoldTrainer:
     views: Views
     trainer: TrainerConfig
     _: KW_ONLY
-    embed: Embed
-    text_encoder: str
+    encoder: TextEncoder
     details: Mapping[str, Any]
     also: Sequence[TrainingSet] = ()
     writer: QuestionWriter = RULES
@@ -185,8 +184,7 @@ class FoldTrainer:
             self.data(fold),
             settings,
             dataclasses.replace(self.trainer, devices=1),
-            embed=self.embed,
-            text_encoder=self.text_encoder,
+            encoder=self.encoder,
             folder=folder,
             seed=seed,
             details={**self.details, "fold": fold.index, "name": name},
@@ -226,7 +224,7 @@ def seen_by(*trained: Checkpoint | TextAdapter | None) -> SeenTexts:
     return SeenTexts.union(each.seen for each in trained if each is not None and each.seen is not None)
 
 
-def refuse_validation_on_adapter_data(adapter: TextAdapter | None, validation: Sequence[str]) -> None:
+def refuse_validation_on_adapter_data(adapter: TextAdapter | None, data: Sequence[TrainingSet]) -> None:
     """Refuse validation conversations that the text encoder's adapter was trained on, since their scores are too good.
 
     Raises:
@@ -234,7 +232,7 @@ def refuse_validation_on_adapter_data(adapter: TextAdapter | None, validation: S
     """
     if adapter is None:
         return
-    known = sorted({*adapter.details["identity"]["train"]} & {*validation})
+    known = sorted({*adapter.details["identity"]["train"]} & {space for each in data for space in each.validation})
     if known:
         raise LeakError(
             f"validation space {known[0]!r} decides when to stop, but the adapter {adapter.folder} was "

@@ -21,11 +21,11 @@ from torch import Tensor
 from tqdm import tqdm
 
 from locigraph.gnn.losses import multi_positive_loss
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.retrieval.strategies.turn_signals import SIGNALS, TurnSignals
 from locigraph.retrieval.strategies.weighted_sum import WeightedSum
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.errors import CheckpointError, TrainingDataError
-from locigraph.training.protocols import Embed
 from locigraph.training.ranking_scores import RankingScores, answers
 from locigraph.training.snapshots import TrainingGraph, TrainingSet, graphs_of
 
@@ -57,11 +57,11 @@ class SignalReader:
     """Makes examples from graphs and questions; each is computed only once, however many folds use it.
 
     Args:
-        embed: Text encoder.
+        encoder: Text encoder.
     """
 
-    def __init__(self, embed: Embed) -> None:
-        self._embed = embed
+    def __init__(self, encoder: TextEncoder) -> None:
+        self._encoder = encoder
         self._known: dict[tuple[str, str, tuple[str, ...]], tuple[Tensor, Tensor]] = {}
 
     def examples(self, data: Sequence[TrainingSet]) -> list[SignalExample]:
@@ -90,7 +90,7 @@ class SignalReader:
         is_answered = positive.any(1)
         answered = [q for q, keep in zip(graph.questions, is_answered.tolist(), strict=True) if keep]
         values = np.zeros((len(answered), len(SIGNALS), len(turn_ids)), dtype=np.float32)
-        vectors = self._embed([q.text for q in answered]) if answered else ()
+        vectors = self._encoder.encode([q.text for q in answered]) if answered else ()
         for i, (question, vector) in enumerate(zip(answered, vectors, strict=True)):
             values[i] = signals.of(question.text, vector, asked_at=question.asked_at)
         return torch.from_numpy(values), positive[is_answered]
@@ -197,7 +197,7 @@ def learn_trees(examples: Sequence[SignalExample], linear: WeightedSum, *, seed:
     return BoostedTrees(linear, trees)
 
 
-def fusion_details(data: Sequence[TrainingSet], embed: Embed) -> dict[str, Mapping[str, float]]:
+def fusion_details(data: Sequence[TrainingSet], encoder: TextEncoder) -> dict[str, Mapping[str, float]]:
     """The linear fusion learnt from some training sets, as the manifest of a checkpoint records it.
 
     It is empty if no set has both questions and training spaces.
@@ -207,7 +207,7 @@ def fusion_details(data: Sequence[TrainingSet], embed: Embed) -> dict[str, Mappi
     """
     if not any(each.questions and each.train for each in data):
         return {}
-    return {DETAIL: dict(learn_fusion(SignalReader(embed).examples(data)).weights)}
+    return {DETAIL: dict(learn_fusion(SignalReader(encoder).examples(data)).weights)}
 
 
 def fusion_of(checkpoint: Checkpoint) -> WeightedSum:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from locigraph.gnn.encoders import TurnVectors
 from locigraph.gnn.losses import multi_positive_loss
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.training.checkpoint import Checkpoint, load_checkpoint
 from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
 from locigraph.training.errors import CheckpointError, TrainingDataError
@@ -22,7 +23,7 @@ from locigraph.training.identity import CHECKPOINT_ALGORITHM, RunIdentity, recor
 from locigraph.training.lightning_run import RankingModule, is_first_process, remove_resume_point, run_lightning
 from locigraph.training.network import GraphRetrieval, weights_of
 from locigraph.training.objectives import LOSSES, Scorer, require_known_names
-from locigraph.training.protocols import Embed, QuestionWriter
+from locigraph.training.protocols import QuestionWriter
 from locigraph.training.pseudo_questions import RULES
 from locigraph.training.ranking_scores import inner_products
 from locigraph.training.snapshots import (
@@ -112,8 +113,7 @@ def train_checkpoint(
     settings: Settings,
     trainer: TrainerConfig,
     *,
-    embed: Embed,
-    text_encoder: str,
+    encoder: TextEncoder,
     folder: Path,
     seed: int,
     details: Mapping[str, Any],
@@ -128,8 +128,7 @@ def train_checkpoint(
         data: At least one training set; several for several corpora, or for several extractors' graphs of one corpus.
         settings: Model, stages and optimiser.
         trainer: Where and how to run.
-        embed: Text encoder.
-        text_encoder: ID of the text encoder.
+        encoder: Text encoder.
         folder: The checkpoint is written to ``folder/checkpoint``, resume points and logs beside it.
         seed: Random seed.
         details: Recorded in the manifest.
@@ -156,7 +155,7 @@ def train_checkpoint(
         CHECKPOINT_ALGORITHM,
         asdict(settings),
         seed,
-        text_encoder,
+        encoder.model_id,
         trainer.precision,
         recorded_devices(trainer),
         *train_and_validation_spaces(data),
@@ -168,14 +167,14 @@ def train_checkpoint(
     if finished is not None:
         return finished
     begun = time.monotonic()
-    fusion = fusion_details(data, embed) if with_fusion else {}
+    fusion = fusion_details(data, encoder) if with_fusion else {}
     started += time.monotonic() - begun  # not counted as training time of the network
     examples = [
         make_example(
             graph.snapshot,
             graph.questions,
             model=settings.model,
-            embed=embed,
+            encoder=encoder,
             writer=writer if asks and graph.is_training else None,
             name=graph.name,
         )
@@ -212,12 +211,12 @@ def train_checkpoint(
             path=paths[stage],
             name=name,
             group=experiment or folder.name,
-            logged={**asdict(settings), "seed": seed, "text_encoder": text_encoder},
+            logged={**asdict(settings), "seed": seed, "text_encoder": encoder.model_id},
         )
     checkpoint = Checkpoint(
         weights_of(network),
         settings.model,
-        text_encoder,
+        encoder.model_id,
         text_dim,
         {
             **details,

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.gnn.query import query_features
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.snapshot import Snapshot
 from locigraph.training.checkpoint import Checkpoint, features_of
-from locigraph.training.protocols import Embed
 
 if TYPE_CHECKING:
     from locigraph.gnn.features import GraphInputs
@@ -27,12 +27,12 @@ class CheckpointQueryEncoder:
 
     Args:
         checkpoint: The trained model.
-        embed: The text encoder that the checkpoint names.
+        encoder: The text encoder that the checkpoint names.
     """
 
-    def __init__(self, checkpoint: Checkpoint, embed: Embed) -> None:
+    def __init__(self, checkpoint: Checkpoint, encoder: TextEncoder) -> None:
         self._checkpoint = checkpoint
-        self._embed = embed
+        self._encoder = encoder
         self.version: str = checkpoint.version
 
     def encode_query(self, text: str, *, asked_at: datetime | None = None) -> NDArray[np.float32]:
@@ -45,7 +45,7 @@ class CheckpointQueryEncoder:
     ) -> NDArray[np.float32]:
         """Vectors of questions, float32 [questions, dim]."""
         checkpoint = self._checkpoint
-        features = query_features(texts, self._embed(texts), *features_of(checkpoint.model), asked_at=asked_at)
+        features = query_features(texts, self._encoder.encode(texts), *features_of(checkpoint.model), asked_at=asked_at)
         return features * checkpoint.query_scale
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.kg.counts import Counts, counted
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import EPISODE, schema_hash
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import IDENTITY, Store
@@ -28,7 +29,6 @@ from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.embedding_refresh import Refreshed, refresh, require_usable
 from locigraph.training.errors import StaleEmbeddingsError
 from locigraph.training.inference import encode_graph
-from locigraph.training.protocols import Embed
 
 #: Scores in use are off by at most this share of their largest possible value.
 TOLERANCE = 1e-3
@@ -83,8 +83,7 @@ class LiveEmbeddings:
         store: The graph.
         index: Vector index that holds, or will hold, the collection.
         checkpoint: The checkpoint that encodes.
-        embed: The text encoder that the checkpoint names.
-        text_encoder: ID under which the store keeps that encoder's embeddings.
+        encoder: The text encoder that the checkpoint names.
         device: Device on which graphs are encoded.
         tolerance: A turn's vector is written again if it would move by more than this share of its length.
 
@@ -98,9 +97,8 @@ class LiveEmbeddings:
         store: Store,
         index: MilvusIndex,
         checkpoint: Checkpoint,
-        embed: Embed,
+        encoder: TextEncoder,
         *,
-        text_encoder: str,
         device: str = "cpu",
         tolerance: float = TOLERANCE,
     ) -> None:
@@ -108,8 +106,7 @@ class LiveEmbeddings:
         self._index = index
         self.checkpoint = checkpoint
         self.version = checkpoint.version
-        self._embed = embed
-        self._text_encoder = text_encoder
+        self._encoder = encoder
         self._device = device
         self._tolerance = tolerance
         self._last = _LastWritten()
@@ -225,7 +222,7 @@ class LiveEmbeddings:
                 f"{self.version!r} have {dim}, so they cannot be compared; run locigraph refresh with this checkpoint, "
                 "or name another"
             )
-        return self._drift(collection, snapshot_with_vectors(self._store, space, self._text_encoder, self._embed))
+        return self._drift(collection, snapshot_with_vectors(self._store, space, self._encoder))
 
     def _drift(self, collection: Collection | None, snapshot: Snapshot) -> Drift:
         due, stored, moved = self._compared(collection, snapshot)
@@ -247,7 +244,7 @@ class LiveEmbeddings:
         if not self._index.has(GRAPH_ALIAS):
             return None
         collection = self._index.open(GRAPH_ALIAS)
-        if collection.spec.store not in ("", self._store.setting(IDENTITY)):
+        if not collection.spec.may_be_of(self._store.setting(IDENTITY)):
             raise IndexMismatchError(
                 f"index {self._index.uri!r} holds the graph embeddings of another store; give each store its "
                 "own index with --index.uri"
@@ -289,7 +286,7 @@ class LiveEmbeddings:
         return stored is not None and bool(np.linalg.norm(stored - due) <= most)
 
     def _snapshot(self, space: SpaceId) -> Snapshot:
-        return embedded_snapshot(self._store, space, self._text_encoder, self._embed)
+        return embedded_snapshot(self._store, space, self._encoder)
 
 
 class _LastWritten:

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
-
-import numpy as np
-from numpy.typing import NDArray
-
-#: A text encoder: maps texts to embeddings, float32 [texts, dim], rows of length 1.
-Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 
 
 class QuestionWriter(Protocol):

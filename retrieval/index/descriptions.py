@@ -102,8 +102,7 @@ class DescriptionIndexer:
         return self._write_due(progress)
 
     def _is_of_another_store(self, collection: Collection) -> bool:
-        store = collection.spec.store
-        return bool(store) and store != self._store.setting(IDENTITY)
+        return not collection.spec.may_be_of(self._store.setting(IDENTITY))
 
     def _is_left_behind(self) -> bool:
         """Whether the embedded index was left by another store; False if it is damaged, which its use will report."""

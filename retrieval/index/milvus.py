@@ -106,7 +106,7 @@ class MilvusIndex:
         for name in self.collections():
             if re.fullmatch(names, name):
                 try:
-                    is_owned = self.open(name).spec.store in ("", store)
+                    is_owned = self.open(name).spec.may_be_of(store)
                 except IndexMismatchError:
                     is_owned = False
                 if is_owned:

@@ -57,6 +57,10 @@ class CollectionSpec:
     index: IndexType = "FLAT"
     store: str = ""
 
+    def may_be_of(self, store: str | None) -> bool:
+        """Whether its nodes come from the store of this identity, as far as the collection says."""
+        return self.store in ("", store)
+
 
 @dataclass(frozen=True, slots=True)
 class IndexRow:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.snapshot import NO_TIME, Snapshot
-from locigraph.kg.types import Question, TurnId
-from locigraph.retrieval.mutual_information import signal_weights
 from locigraph.retrieval.page_rank import personalized_page_rank, transition_matrix
-from locigraph.retrieval.protocols import SnapshotLoader, TextEncoder
+from locigraph.retrieval.protocols import SnapshotLoader
 from locigraph.retrieval.strategies.memory_graph import Asked, GraphRetriever, MemoryGraph, Ranking, min_max, only
 
 #: Relevance, importance, temporal alignment.
@@ -22,8 +21,6 @@ FIXED_WEIGHTS = (0.6, 0.3, 0.1)
 _FADING_S = 30 * 86_400
 
 Weights = tuple[float, float, float]
-#: One question: its type, the signals of its candidates [candidates, 3], and which of these are relevant [candidates].
-Sample = tuple[str, NDArray[np.float64], NDArray[np.bool_]]
 
 
 class ClueGraph(MemoryGraph):
@@ -144,83 +141,6 @@ class AssoMemRetriever(GraphRetriever[ClueGraph]):
         temporal = np.zeros(len(cosine)) if asked.window is None else _alignment(graph, asked.window)
         columns = [min_max(cosine[candidates]), min_max(importance[candidates]), temporal[candidates]]
         return candidates, np.stack(columns, axis=1)
-
-
-def learnt_weights(samples: Iterable[Sample], *, temperature: float = 0.1) -> Mapping[str, Weights]:
-    """Weights of the signals by type of question, from questions whose relevant memories are known.
-
-    Use questions of training conversations only.
-
-    Args:
-        samples: For each question its type, the signals of its candidates [candidates, 3] (see
-            ``AssoMemRetriever.signals``), and which of them are relevant [candidates] (see ``are_relevant``).
-        temperature: See ``signal_weights``; ``training.assomem_weights`` chooses it on validation questions.
-
-    Source:
-        Zhang et al. 2025, arXiv:2510.10397, section 3.2.3; for deviations see ``AssoMemRetriever``.
-    """
-    by_type: dict[str, list[tuple[NDArray[np.float64], NDArray[np.bool_]]]] = {}
-    for kind, signals, relevant in samples:
-        by_type.setdefault(kind, []).append((signals, relevant))
-    weights: dict[str, Weights] = {}
-    for kind, parts in by_type.items():
-        signals, relevant = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        first, second, third = signal_weights(signals, relevant, temperature=temperature).tolist()
-        weights[kind] = first, second, third
-    return weights
-
-
-def weights_by_type(
-    retriever: AssoMemRetriever,
-    questions: Sequence[Question],
-    type_of: Callable[[str], str],
-    *,
-    temperature: float = 0.1,
-) -> Callable[[str], Weights]:
-    """Weights of the signals for a question, learnt for its type from questions whose evidence is known.
-
-    Args:
-        retriever: Computes the candidates and signals; its own weights do not matter.
-        questions: Questions to learn from, about training conversations only.
-        type_of: Function from a question's text to its type.
-        temperature: See ``learnt_weights``.
-
-    Returns:
-        Function from a question's text to its weights; the fixed ones for a type that no training question had.
-    """
-    return weights_of_types(typed_signals(retriever, questions, type_of), type_of, temperature=temperature)
-
-
-def typed_signals(
-    retriever: AssoMemRetriever, questions: Sequence[Question], type_of: Callable[[str], str]
-) -> list[Sample]:
-    """Samples for ``learnt_weights``: the type of each question, the signals of its candidates, and their relevance.
-
-    Questions that were asked before the first turn of their space give none.
-    """
-    samples = []
-    for question, vector in zip(questions, retriever.encoder.encode([q.text for q in questions]), strict=True):
-        graph = retriever.graph_of(question.space, question.asked_at)
-        if not len(graph.memories):
-            continue
-        rows, signals = retriever.signals(graph, retriever.asked(graph, question.text, vector, question.asked_at))
-        samples.append((type_of(question.text), signals, are_relevant(graph, rows, question.evidence)))
-    return samples
-
-
-def weights_of_types(
-    samples: Iterable[Sample], type_of: Callable[[str], str], *, temperature: float
-) -> Callable[[str], Weights]:
-    """Like ``weights_by_type``, but from the samples of ``typed_signals``."""
-    learnt = learnt_weights(samples, temperature=temperature)
-    return lambda text: learnt.get(type_of(text), FIXED_WEIGHTS)
-
-
-def are_relevant(graph: MemoryGraph, rows: NDArray[np.int64], evidence: Iterable[TurnId]) -> NDArray[np.bool_]:
-    """Which memories come from a turn of the evidence."""
-    wanted = set(evidence)
-    turns = graph.snapshot.turns_of
-    return np.array([not wanted.isdisjoint(turns[row]) for row in rows.tolist()], dtype=bool)
 
 
 def _alignment(graph: MemoryGraph, window: tuple[int, int]) -> NDArray[np.float64]:

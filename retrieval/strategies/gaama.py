@@ -8,10 +8,11 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.snapshot import Snapshot
 from locigraph.retrieval.packing import Budget, ContextRules, KindLimits
 from locigraph.retrieval.page_rank import personalized_page_rank, transition_matrix
-from locigraph.retrieval.protocols import SnapshotLoader, TextEncoder
+from locigraph.retrieval.protocols import SnapshotLoader
 from locigraph.retrieval.strategies.memory_graph import (
     Asked,
     GraphRetriever,

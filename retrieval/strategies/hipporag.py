@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import EPISODE, plannable_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.retrieval.page_rank import personalized_page_rank, transition_matrix
-from locigraph.retrieval.protocols import SnapshotLoader, TextEncoder
+from locigraph.retrieval.protocols import SnapshotLoader
 from locigraph.retrieval.strategies.memory_graph import Asked, GraphRetriever, MemoryGraph, Ranking, min_max, only
 
 

@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.beam_search import beam_search
 from locigraph.retrieval.packing import ContextRules
-from locigraph.retrieval.protocols import Hit, SnapshotLoader, TextEncoder
+from locigraph.retrieval.protocols import Hit, SnapshotLoader
 from locigraph.retrieval.rank_fusion import USUAL_RRF_K, reciprocal_rank_fusion
 from locigraph.retrieval.strategies.memory_graph import Asked, GraphRetriever, Ranking, WordedGraph
 

@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.schema import searchable_types
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.index.bm25 import bm25_index
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, SnapshotLoader, TextEncoder
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, SnapshotLoader
 from locigraph.retrieval.query_generator import named_window
 from locigraph.retrieval.stopwatch import Stopwatch
 

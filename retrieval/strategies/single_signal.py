@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.hits import hits_of_matches
 from locigraph.retrieval.index.documents import LexicalIndex
-from locigraph.retrieval.protocols import (
-    DEFAULT_TOP_K,
-    Hit,
-    NodeTexts,
-    Result,
-    SearchFilter,
-    TextEncoder,
-    VectorSearch,
-)
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, NodeTexts, Result, SearchFilter, VectorSearch
 from locigraph.retrieval.stopwatch import Stopwatch
 
 _TURNS = (EPISODE,)

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.activation import spread_activation
 from locigraph.retrieval.packing import Budget, ContextRules
-from locigraph.retrieval.protocols import Hit, SnapshotLoader, TextEncoder
+from locigraph.retrieval.protocols import Hit, SnapshotLoader
 from locigraph.retrieval.rank_fusion import USUAL_RRF_K, reciprocal_rank_fusion
 from locigraph.retrieval.strategies.memory_graph import Asked, GraphRetriever, MemoryGraph, Ranking, WordedGraph
 
@@ -150,7 +151,7 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
     def reworded(self, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None) -> list[str]:
         """See ``HasRerankTexts``: "[Date: June 5, 2023 (2023-06-05)] text", or the text alone if it has no date."""
         graph = self.graph_of(space, as_of)
-        return [_dated(graph, hit.node_id) + hit.description for hit in hits]
+        return [_dated(graph, hit.node_id) + hit.text for hit in hits]
 
     def _meaning(self, graph: TemprGraph, cosine: NDArray[np.float64]) -> Mapping[int, float]:
         """Cosine of the most similar memories, best first."""

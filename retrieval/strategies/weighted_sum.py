@@ -16,9 +16,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.types import SpaceId
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, SnapshotLoader, TextEncoder
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, SnapshotLoader
 from locigraph.retrieval.stopwatch import Stopwatch
 from locigraph.retrieval.strategies.turn_signals import TEXT_SIGNALS, TurnSignals
 

@@ -8,6 +8,7 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import plannable_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
@@ -15,7 +16,7 @@ from locigraph.kg.times import epoch
 from locigraph.kg.types import Node, NodeId, NodeStatus, SpaceId, Turn
 from locigraph.retrieval.index.documents import Document, LexicalIndex
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
-from locigraph.retrieval.protocols import TextEncoder, VectorMatch
+from locigraph.retrieval.protocols import VectorMatch
 from locigraph.retrieval.strategies.hybrid import HybridRetriever
 
 

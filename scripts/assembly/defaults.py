@@ -142,7 +142,7 @@ def opened_embeddings(
         if checkpoint != DEFAULT:
             raise
         return None, str(error)
-    return LiveEmbeddings(store, index, loaded, encoder.encode, text_encoder=encoder.model_id, device=device), ""
+    return LiveEmbeddings(store, index, loaded, encoder, device=device), ""
 
 
 def _lasting(folder: str, shipped: Path) -> str:

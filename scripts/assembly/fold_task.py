@@ -55,7 +55,7 @@ class Asker:
             made,
             questions,
             views=self.views,
-            embed=self.encoder.encode,
+            encoder=self.encoder,
             index=self.index,
             wrap=self.wrap,
             name=name,

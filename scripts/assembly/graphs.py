@@ -317,10 +317,10 @@ def embed_all(
     embed_lacking(
         store,
         spaces,
-        encoder.model_id,
-        partial(encoder.encode, progress="embed" if progress else None),
+        encoder,
         checks_vectors=checks_vectors,
         to_indexes=encoder.adapter is None,  # the index holds no vectors of adapters (see indexer_of)
+        progress="embed" if progress else None,
     )
 
 

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from locigraph.consolidation.errors import LanguageModelError, LimitReachedError, StoppedError
 from locigraph.consolidation.llm import ChatClient
-from locigraph.consolidation.protocols import TextEncoder
 from locigraph.kg.counts import Counts
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.errors import LocigraphError, UnknownNodeError, UnknownSpaceError
 from locigraph.kg.store import Store
 from locigraph.kg.store.engine import file_of

@@ -63,7 +63,7 @@ class SpaceIndexes:
     def _read(self, space: SpaceId, as_of: datetime | None, encoder: CachedTextEncoder | None) -> Snapshot:
         if encoder is None:
             return self._store.snapshot(space, as_of=as_of)
-        return snapshot_with_vectors(self._store, space, encoder.model_id, encoder.encode, as_of=as_of)
+        return snapshot_with_vectors(self._store, space, encoder, as_of=as_of)
 
     @property
     def words(self) -> LexicalIndex:

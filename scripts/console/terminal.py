@@ -72,7 +72,7 @@ def hits_table(hits: Sequence[Hit], *, with_spaces: bool = False) -> str:
             if same:
                 says = "says" if len(same) == 1 else "say"
                 lines.append(f"     {counted(len(same), 'more turn')}{where} {says} the same: {_listed(same)}")
-        lines += textwrap.wrap(hit.description, width=width - 6, initial_indent=" " * 5, subsequent_indent=" " * 5)[:3]
+        lines += textwrap.wrap(hit.text, width=width - 6, initial_indent=" " * 5, subsequent_indent=" " * 5)[:3]
     return printable("\n".join(lines))
 
 

@@ -140,7 +140,7 @@ class Evaluation:
                 writer=self.plan.writer,
                 experiment=self.folder.name,
             )
-            reader = SignalReader(self.encoder.encode)
+            reader = SignalReader(self.encoder)
             spaces = [conversation.space for conversation in corpus.conversations]
             searched = partial(
                 SearchParts,

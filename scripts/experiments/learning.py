@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.counts import counted
@@ -20,9 +19,8 @@ from locigraph.scripts.assembly.graphs import views_of
 from locigraph.scripts.assembly.language_models import clients_of
 from locigraph.scripts.assembly.settings import EncoderSettings, GraphSettings, WriterSettings
 from locigraph.scripts.experiments import provenance
-from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.config import ModelConfig, Settings, TrainerConfig, TrainingConfig, changed
-from locigraph.training.folds import FoldTrainer, refuse_validation_on_adapter_data
+from locigraph.training.folds import FoldTrainer
 from locigraph.training.protocols import QuestionWriter
 from locigraph.training.pseudo_questions import RULES
 from locigraph.training.snapshots import TrainingSet
@@ -132,57 +130,6 @@ def more_training_sets(
         yield sets
 
 
-def checkpoint_with_fusion(
-    sets: Sequence[TrainingSet],
-    settings: Settings,
-    trainer: TrainerConfig,
-    encoder: CachedTextEncoder,
-    *,
-    folder: Path,
-    seed: int,
-    details: Mapping[str, Any],
-    writer: QuestionWriter = RULES,
-    name: str = "train",
-    experiment: str = "",
-) -> Checkpoint:
-    """Train a checkpoint, and the linear fusion (baseline ``fusion-zero``) on the same questions for its manifest.
-
-    Args:
-        sets: Training sets to learn from.
-        settings: Model, stages and optimiser.
-        trainer: Where and how to run.
-        encoder: Text encoder.
-        folder: The checkpoint is written to ``folder/checkpoint``.
-        seed: Random seed.
-        details: Further entries of the manifest.
-        writer: Writes the questions about facts that pre-training learns from.
-        name: Shown on the progress bar.
-        experiment: Groups the runs in Weights & Biases; empty for the folder's name.
-
-    Raises:
-        LeakError: If the adapter was trained on a conversation that is held back for early stopping.
-    """
-    from locigraph.training.graph_training import train_checkpoint
-
-    for each in sets:
-        refuse_validation_on_adapter_data(encoder.adapter, each.validation)
-
-    return train_checkpoint(
-        sets,
-        settings,
-        trainer,
-        embed=encoder.encode,
-        text_encoder=encoder.model_id,
-        folder=folder,
-        seed=seed,
-        details=details,
-        with_fusion=True,
-        writer=writer,
-        name=name,
-        experiment=experiment,
-    )
-
-
 def question_writer(settings: WriterSettings) -> QuestionWriter:
     """The writer of questions about facts: a language model, or rules if no endpoint is named.
 
@@ -218,8 +165,7 @@ def fold_trainer(
         corpus.questions,
         views,
         trainer,
-        embed=encoder.encode,
-        text_encoder=encoder.model_id,
+        encoder=encoder,
         details=provenance.manifest(seed, corpus={"path": corpus.path, "sha256": corpus.sha256}),
         also=also,
         writer=writer,

@@ -33,7 +33,7 @@ from locigraph.scripts.experiments import learning, provenance
 from locigraph.scripts.experiments.result_files import learnt_questions
 from locigraph.training.checkpoint import Checkpoint, load_checkpoint
 from locigraph.training.config import Settings, TrainerConfig
-from locigraph.training.folds import refuse_trained_on, seen_by
+from locigraph.training.folds import refuse_trained_on, refuse_validation_on_adapter_data, seen_by
 from locigraph.training.snapshots import TrainingSet
 
 _METRICS = ("recall@10", "ndcg@10")
@@ -109,17 +109,21 @@ class TransferMatrix:
     def trained(self, name: str, sources: Sequence[str]) -> Checkpoint:
         """Train a checkpoint, with its fusion, on some graphs; a finished training is loaded."""
         sets = [self._training_set(source) for source in sources]
-        first = self._graph(sources[0])
-        return learning.checkpoint_with_fusion(
+        encoder = self._graph(sources[0]).encoder
+        refuse_validation_on_adapter_data(encoder.adapter, sets)
+        from locigraph.training.graph_training import train_checkpoint  # imports Lightning
+
+        return train_checkpoint(
             sets,
             self._settings,
             self._trainer,
-            first.encoder,
+            encoder=encoder,
             folder=self._folder / name,
             seed=self._seed,
             details=provenance.manifest(
                 self._seed, corpora={source: self._graph(source).corpus.sha256 for source in sources}
             ),
+            with_fusion=True,
             name=name,
             experiment=self._folder.name,
         )

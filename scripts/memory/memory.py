@@ -459,14 +459,13 @@ class Memory:
             from locigraph.scripts.assembly.graphs import embed_all
             from locigraph.training.explanation import explain  # imports PyTorch
 
-            model, embed = self._encoder.model_id, self._encoder.encode
             if not self._is_readonly:
                 embed_all([SpaceId(space)], self._graph, self._encoder, progress=False)
             return explain(
                 self._parts.checkpoint(),
-                snapshot_with_vectors(self._graph, SpaceId(space), model, embed, as_of=time),
+                snapshot_with_vectors(self._graph, SpaceId(space), self._encoder, as_of=time),
                 question,
-                embed=embed,
+                encoder=self._encoder,
                 top_k=top_k,
                 asked_at=time,
                 turn_ids=None if turn_ids is None else [*map(TurnId, options.listed(turn_ids))],

@@ -214,7 +214,7 @@ class Parts:
             embeddings = self.require_live()
             if collection is None:
                 collection = embeddings.collection(spaces) if self.is_readonly else embeddings.current(spaces)
-            questions = CheckpointQueryEncoder(embeddings.checkpoint, self.encoder.encode)
+            questions = CheckpointQueryEncoder(embeddings.checkpoint, self.encoder)
             texts = texts_of(self.graph, is_joint=asked.is_joint)
             together = (lambda space, as_of: tuple(spaces)) if asked.is_joint else None
             yield strategy, GraphEmbeddingRetriever(collection, questions, texts, view_of=together), notes

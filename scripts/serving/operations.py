@@ -334,11 +334,7 @@ def _times(memory: Memory, asked: OfSpace, caller: Caller) -> Times:
 
 
 def _health(memory: Memory, asked: Request, caller: Caller) -> Health:
-    state = memory.state()
-    return Health(
-        strategy=state.strategy, checkpoint=state.checkpoint, reason=state.reason,
-        due_rows=state.due_rows, due_spaces=state.due_spaces,
-    )  # fmt: skip
+    return Health.model_validate(memory.state(), from_attributes=True)
 
 
 OPERATIONS: Table[Operation[Any]] = Table(

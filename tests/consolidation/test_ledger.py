@@ -38,9 +38,9 @@ def purpose(stage: str, turn: str) -> Purpose:
 def test_tokens_and_cost_are_counted_by_stage_by_turn_and_in_all() -> None:
     ledger, memory = Ledger(), Memory()
     ledger.bind(memory)
-    ledger.book(purpose("architect", "t0"), 1_000, 100, CHEAP)  # 0.001 + 0.001
-    ledger.book(purpose("architect", "t1"), 2_000, 0, CHEAP)
-    ledger.book(purpose("scribe", "t1"), 500, 50, Prices())
+    ledger.count(purpose("architect", "t0"), CHEAP.spent(1_000, 100))  # 0.001 + 0.001
+    ledger.count(purpose("architect", "t1"), CHEAP.spent(2_000, 0))
+    ledger.count(purpose("scribe", "t1"), Prices().spent(500, 50))
     assert ledger.by_stage() == {"architect": Spent(2, 3_000, 100, 0.004), "scribe": Spent(1, 500, 50, 0.0)}
     assert memory.held[SPACE] == {
         ("t0", "architect"): Spent(1, 1_000, 100, 0.002),
@@ -65,8 +65,8 @@ def test_what_was_spent_is_remembered_with_the_space_and_counts_against_later_li
     memory = Memory()
     first = Ledger()
     first.bind(memory)
-    first.book(purpose("architect", "t0"), 500, 100, CHEAP)
-    first.book(Purpose("scribe", OTHER_SPACE), 400, 0, CHEAP)
+    first.count(purpose("architect", "t0"), CHEAP.spent(500, 100))
+    first.count(Purpose("scribe", OTHER_SPACE), CHEAP.spent(400, 0))
     assert list(memory.held) == [SPACE, OTHER_SPACE]
     second = Ledger(max_tokens=1_200)
     second.bind(memory)
@@ -95,7 +95,7 @@ def test_of_many_requests_at_a_time_a_limit_lets_through_what_it_would_one_after
         for _ in range(4):
             try:
                 with ledger.request(90, 200, Prices()):  # 200 is the most; the reply has 10
-                    ledger.book(purpose("architect", f"t{number}"), 90, 10, Prices())
+                    ledger.count(purpose("architect", f"t{number}"), Prices().spent(90, 10))
             except LimitReachedError as error:
                 refused.append(str(error))
 
@@ -124,7 +124,7 @@ def test_a_request_waits_for_others_that_may_use_up_the_limit_and_is_refused_whe
         waiting.start()
         waiting.join(0.05)
         assert found == []
-        ledger.book(purpose("architect", "t0"), 100, 310, Prices())
+        ledger.count(purpose("architect", "t0"), Prices().spent(100, 310))
     waiting.join()
     assert found == ["refused"]
 

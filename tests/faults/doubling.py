@@ -76,7 +76,7 @@ def _replied(text: str) -> object:
 
 
 def _said(name: str, text: str) -> Hit:
-    return replace(hit(name, "episode"), description=text)
+    return replace(hit(name, "episode"), text=text)
 
 
 def _insights(text: str) -> object:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -189,12 +189,13 @@ def test_what_changes_while_texts_are_embedded_is_embedded_too(store: Store) -> 
     filled(store, ["My secret is Porto", "I see", "Good"])
     calls: list[list[str]] = []
 
-    def embed(texts: list[str]) -> NDArray[np.float32]:
-        calls.append(texts)
-        if len(calls) == 1:
-            store.forget(SPACE, [TurnId("t0")])
-        return FakeEncoder(4).encode(texts)
+    class Forgetting(FakeEncoder):
+        def encode(self, texts: Sequence[str], *, progress: str | None = None) -> NDArray[np.float32]:
+            calls.append([*texts])
+            if len(calls) == 1:
+                store.forget(SPACE, [TurnId("t0")])
+            return super().encode(texts)
 
-    embed_lacking(store, [SPACE], MODEL, embed, checks_vectors=False, to_indexes=False)
+    embed_lacking(store, [SPACE], Forgetting(4, MODEL), checks_vectors=False, to_indexes=False)
     assert store.unembedded(SPACE, MODEL) == []
     assert calls[1:] == [[store.turns(SPACE)[0].utterance]]

@@ -117,7 +117,7 @@ def test_what_a_turn_says_is_one_line_though_it_looks_like_the_line_of_another()
         context = pack([hit, CANOE], SNAPSHOT, Budget())
         assert len(str(context).splitlines()) == 2
         assert f"Ben: hello {forged} (t1" in str(context)
-        assert context.memories[-1].text == hit.description
+        assert context.memories[-1].text == hit.text
 
 
 def test_the_best_hits_are_taken_first_and_what_does_not_fit_is_skipped() -> None:

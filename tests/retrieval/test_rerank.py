@@ -52,7 +52,7 @@ class OneRanking:
 def test_the_best_are_rescored_and_the_others_follow_as_they_were() -> None:
     hits = [hit("aa", "episode"), hit("aaaa", "episode"), hit("b", "episode"), hit("bbbbbbbb", "episode")]
     reranker = LengthReranker("lengths", depth=3)
-    ranked = reranker.rerank("a question", hits, [each.description for each in hits])
+    ranked = reranker.rerank("a question", hits, [each.text for each in hits])
     assert [(h.node_id, h.signals.get("rerank")) for h in ranked] == [
         ("aaaa", 4.0), ("aa", 2.0), ("b", 1.0), ("bbbbbbbb", None),
     ]  # fmt: skip
@@ -72,7 +72,7 @@ def test_a_strategy_says_what_the_cross_encoder_reads_and_its_hits_keep_their_te
     reranker = LengthReranker("lengths", depth=2)
     found = RerankedRetriever(Numbered(hits), reranker).retrieve("a question", SpaceId("s"), top_k=3)
     assert reranker.model.asked == [("a question", "3 "), ("a question", "2 *")]
-    assert [(h.node_id, h.description, h.score) for h in found.hits] == [
+    assert [(h.node_id, h.text, h.score) for h in found.hits] == [
         ("aa", "aa", 3.0), ("bbbb", "bbbb", 2.0), ("c", "c", 1.0),
     ]  # fmt: skip
 

@@ -40,7 +40,7 @@ class Particular(Plain):
         return sorted(each.node_id for each in hits)
 
     def reworded(self, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None) -> list[str]:
-        return [f"{space}: {each.description}" for each in hits]
+        return [f"{space}: {each.text}" for each in hits]
 
 
 def several(retriever: Retriever) -> MultiQueryRetriever:

@@ -113,7 +113,7 @@ def test_an_archived_fact_leaves_every_index_and_comes_back_by_the_time_before(s
         now, then = (v1.retrieve(gone.description, SPACE, as_of=time).hits for time in (None, week(1)))
     assert gone.id not in {hit.node_id for hit in now}
     assert gone.id in {hit.node_id for hit in then}
-    assert not [hit for hit in then if "joke" in hit.description]
+    assert not [hit for hit in then if "joke" in hit.text]
 
 
 def test_forgetting_the_turn_that_archived_a_fact_brings_it_back_for_every_time(store: Store, tmp_path: Path) -> None:

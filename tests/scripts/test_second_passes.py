@@ -14,8 +14,8 @@ import pytest
 
 from locigraph.consolidation.errors import LanguageModelError, LimitReachedError
 from locigraph.consolidation.merging import Merged
-from locigraph.consolidation.protocols import TextEncoder
 from locigraph.kg.counts import counted
+from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
 from locigraph.scripts.assembly import second_passes

@@ -13,7 +13,7 @@ from locigraph.training.snapshots import TrainingSet
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import CPU, TEXT_DIM, planted_space, small_settings
 
-EMBED = FakeEncoder(TEXT_DIM).encode
+ENCODER = FakeEncoder(TEXT_DIM)
 PLANTED = {space.space: (space, questions) for space, questions in map(planted_space, range(1, 4))}
 # Each space's wording is its own, or the planted spaces would leak into each other.
 QUESTIONS = tuple(
@@ -25,7 +25,7 @@ VIEWS = Views(lambda space, as_of: PLANTED[space][0], {})
 def made_of(folder: Path, *data: TrainingSet, epochs: int = 1, **options: Any) -> Checkpoint:
     """A small training of some sets, by default of the first space."""
     given: dict[str, Any] = {
-        "settings": small_settings(finetune=epochs), "trainer": CPU, "embed": EMBED, "text_encoder": "fake-bow",
+        "settings": small_settings(finetune=epochs), "trainer": CPU, "encoder": ENCODER,
         "seed": 0, "details": {},
     }  # fmt: skip
     sets = data or [TrainingSet(QUESTIONS, ("planted1",), (), VIEWS)]

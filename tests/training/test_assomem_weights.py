@@ -8,9 +8,15 @@ from numpy.typing import NDArray
 
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question, SpaceId, TurnId
-from locigraph.retrieval.strategies.assomem import AssoMemRetriever, ClueGraph, weights_by_type
+from locigraph.retrieval.strategies.assomem import AssoMemRetriever, ClueGraph
 from locigraph.retrieval.strategies.memory_graph import Asked
-from locigraph.training.assomem_weights import TEMPERATURES, WeightsOfQuestion, learn_signal_weights
+from locigraph.training.assomem_weights import (
+    TEMPERATURES,
+    WeightsOfQuestion,
+    learn_signal_weights,
+    typed_signals,
+    weights_of_types,
+)
 from tests.fakes import SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import TEXT_DIM, make_snapshot
 
@@ -36,7 +42,8 @@ def type_of(text: str) -> str:
 
 
 TRAIN, VALIDATION = asked(range(20)), asked(range(20, 40))
-LEARNT = [weights_by_type(make(lambda text: (1.0, 0.0, 0.0)), TRAIN, type_of, temperature=t) for t in TEMPERATURES]
+SAMPLES = typed_signals(make(lambda text: (1.0, 0.0, 0.0)), TRAIN, type_of)
+LEARNT = [weights_of_types(SAMPLES, type_of, temperature=t) for t in TEMPERATURES]
 
 
 def found(weights: WeightsOfQuestion) -> float:

@@ -38,7 +38,7 @@ def edit_manifest(folder: Path, **values: Any) -> None:
 
 def encoded(checkpoint: Checkpoint) -> tuple[np.ndarray, np.ndarray]:
     snapshot, questions = planted_space(1)
-    encoder = CheckpointQueryEncoder(checkpoint, FakeEncoder(TEXT_DIM).encode)
+    encoder = CheckpointQueryEncoder(checkpoint, FakeEncoder(TEXT_DIM))
     return encode_graph(checkpoint, snapshot)[1], encoder.encode_queries([question.text for question in questions])
 
 
@@ -146,11 +146,12 @@ def test_weights_that_fit_the_manifest_and_not_the_model_are_refused_where_they_
 def test_questions_are_encoded_without_pytorch(tmp_path: Path) -> None:
     small_checkpoint().save(tmp_path / "checkpoint")
     program = (
-        "import sys, numpy as np; from pathlib import Path\n"
+        "import sys; from pathlib import Path\n"
         "from locigraph.training.checkpoint import load_checkpoint\n"
         "from locigraph.training.inference import CheckpointQueryEncoder\n"
+        "from tests.fakes import FakeEncoder\n"
         "found = load_checkpoint(Path(sys.argv[1]))\n"
-        "vector = CheckpointQueryEncoder(found, lambda texts: np.ones((1, found.text_dim))).encode_query('Why?')\n"
+        "vector = CheckpointQueryEncoder(found, FakeEncoder(found.text_dim)).encode_query('Why?')\n"
         "print(len(vector), 'torch' in sys.modules)"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "checkpoint")]

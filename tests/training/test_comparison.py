@@ -15,7 +15,7 @@ from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.training.comparison import run_checkpoint
 from locigraph.training.embedding_refresh import refresh
 from locigraph.training.snapshots import TrainingSet
-from tests.training.planted import EMBED, PLANTED, QUESTIONS, VIEWS, made_of
+from tests.training.planted import ENCODER, PLANTED, QUESTIONS, VIEWS, made_of
 
 
 def test_a_comparison_asks_every_question_once_and_leaves_nothing_in_the_index(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_a_comparison_asks_every_question_once_and_leaves_nothing_in_the_index(t
             run_checkpoint,
             index=index,
             views=VIEWS,
-            embed=EMBED,
+            encoder=ENCODER,
             pack_contexts=True,
         )
         runs = []
@@ -61,22 +61,22 @@ def test_a_checkpoint_is_not_asked_about_what_it_was_trained_or_validated_on(tmp
     for space in (known, held_back):
         asked = [q for q in QUESTIONS if q.space == space]
         with pytest.raises(LeakError, match=f"was trained or validated on space '{space}'"):
-            run_checkpoint(trained, asked, views=VIEWS, embed=EMBED)
+            run_checkpoint(trained, asked, views=VIEWS, encoder=ENCODER)
         with (
             MilvusIndex(str(tmp_path / "index.db")) as index,
             pytest.raises(LeakError, match=f"was trained or validated on space '{space}'"),
         ):
-            run_checkpoint(trained, asked, index=index, views=VIEWS, embed=EMBED)
+            run_checkpoint(trained, asked, index=index, views=VIEWS, encoder=ENCODER)
     asked = [q for q in QUESTIONS if q.space == unseen]
-    assert len(run_checkpoint(trained, asked, views=VIEWS, embed=EMBED).rankings) == len(asked)
+    assert len(run_checkpoint(trained, asked, views=VIEWS, encoder=ENCODER).rankings) == len(asked)
 
 
 def test_a_search_in_memory_finds_what_the_index_finds_and_packs_the_same_contexts(tmp_path: Path) -> None:
     made = made_of(tmp_path / "run", TrainingSet(QUESTIONS, (next(iter(PLANTED)),), (), VIEWS))
     asked = [q for q in QUESTIONS if q.space not in made.spaces]
-    in_memory = run_checkpoint(made, asked, views=VIEWS, embed=EMBED, pack_contexts=True)
+    in_memory = run_checkpoint(made, asked, views=VIEWS, encoder=ENCODER, pack_contexts=True)
     with MilvusIndex(str(tmp_path / "index.db")) as index:
-        indexed = run_checkpoint(made, asked, views=VIEWS, embed=EMBED, index=index, pack_contexts=True)
+        indexed = run_checkpoint(made, asked, views=VIEWS, encoder=ENCODER, index=index, pack_contexts=True)
     assert in_memory.name == indexed.name == "v2"
     assert in_memory.rankings == indexed.rankings
     assert in_memory.contexts == indexed.contexts

@@ -294,11 +294,11 @@ def test_a_view_of_an_earlier_time_is_a_tenant_of_its_own(index: MilvusIndex) ->
 
 def test_a_query_encoder_of_another_checkpoint_is_refused(index: MilvusIndex) -> None:
     refresh(index, small_checkpoint(), VIEWS, SPACES.__getitem__, progress=None)
-    embed = FakeEncoder(TEXT_DIM).encode
+    texts = FakeEncoder(TEXT_DIM)
     collection = index.open(GRAPH_ALIAS)
     with pytest.raises(IndexMismatchError, match="; run locigraph refresh with checkpoint '"):
-        GraphEmbeddingRetriever(collection, CheckpointQueryEncoder(small_checkpoint(seed=1), embed), lambda *asked: {})
-    encoder = CheckpointQueryEncoder(small_checkpoint(), embed)
+        GraphEmbeddingRetriever(collection, CheckpointQueryEncoder(small_checkpoint(seed=1), texts), lambda *asked: {})
+    encoder = CheckpointQueryEncoder(small_checkpoint(), texts)
     hits = GraphEmbeddingRetriever(collection, encoder, lambda space, ids, as_of: dict.fromkeys(ids, "text")).retrieve(
         "Who keeps the otter?", VIEWS[0].space
     )

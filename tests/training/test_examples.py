@@ -16,7 +16,7 @@ from locigraph.training.pseudo_questions import RULES
 from tests.fakes import MONDAY, SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import SMALL_MODEL, TEXT_DIM, Extra, make_snapshot
 
-EMBED = FakeEncoder(TEXT_DIM).encode
+ENCODER = FakeEncoder(TEXT_DIM)
 TURNS = make_turns(["I have a canoe", "What colour?", "Red"])
 SNAPSHOT = make_snapshot(
     TURNS,
@@ -30,7 +30,7 @@ def question(name: str, *evidence: str) -> Question:
 
 
 def example(*questions: Question, **options: Any) -> SpaceExample:
-    return make_example(SNAPSHOT, questions, model=SMALL_MODEL, embed=EMBED, **options)
+    return make_example(SNAPSHOT, questions, model=SMALL_MODEL, encoder=ENCODER, **options)
 
 
 def named(name: str) -> SpaceExample:
@@ -44,7 +44,7 @@ def test_each_question_is_joined_with_the_turns_that_answer_it() -> None:
     assert made.positive.tolist() == [[True, False, True], [False, True, False]]
     assert made.questions is not None
     assert len(made.questions) == 2
-    np.testing.assert_array_equal(made.questions[:, :TEXT_DIM], EMBED(["What of a?", "What of b?"]))
+    np.testing.assert_array_equal(made.questions[:, :TEXT_DIM], ENCODER.encode(["What of a?", "What of b?"]))
     assert made.inputs.rows[: made.inputs.num_turns].tolist() == [0, 1, 2]
     assert made.pseudo is None
     assert made.name == SPACE
@@ -54,7 +54,7 @@ def test_a_turn_that_is_archived_answers_nothing() -> None:
     active = SNAPSHOT.active.copy()
     active[0] = False
     archived = replace(SNAPSHOT, active=active)
-    made = make_example(archived, [question("a", "t0"), question("b", "t0", "t2")], model=SMALL_MODEL, embed=EMBED)
+    made = make_example(archived, [question("a", "t0"), question("b", "t0", "t2")], model=SMALL_MODEL, encoder=ENCODER)
     assert made.positive.tolist() == [[False, True]]
 
 
@@ -86,7 +86,7 @@ def test_every_tensor_of_an_example_goes_to_the_device() -> None:
 
 def test_relations_that_the_model_excludes_are_no_edges() -> None:
     whole, bare = (
-        make_example(SNAPSHOT, [], model=replace(SMALL_MODEL, excluded_relations=excluded), embed=EMBED)
+        make_example(SNAPSHOT, [], model=replace(SMALL_MODEL, excluded_relations=excluded), encoder=ENCODER)
         for excluded in ([], ["NEXT", "fact"])
     )
     assert len(whole.inputs.source) > len(bare.inputs.source) == 1
@@ -94,7 +94,7 @@ def test_relations_that_the_model_excludes_are_no_edges() -> None:
 
 def test_the_features_have_the_widths_of_the_model() -> None:
     assert [each.dim for each in features_of(SMALL_MODEL)] == [64, 24]
-    bare = make_example(SNAPSHOT, [], model=ModelConfig(lexical_dim=5, speaker_dim=0, date_dim=0), embed=EMBED)
+    bare = make_example(SNAPSHOT, [], model=ModelConfig(lexical_dim=5, speaker_dim=0, date_dim=0), encoder=ENCODER)
     assert (bare.inputs.lexical.shape[1], bare.inputs.context.shape[1]) == (5, 0)
 
 

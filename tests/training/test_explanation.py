@@ -16,7 +16,7 @@ from locigraph.training.network import GraphRetrieval, weights_of
 from tests.fakes import FakeEncoder, make_turns
 from tests.fakes_graph import SMALL_MODEL, TEXT_DIM, Extra, make_snapshot, planted_space, small_checkpoint
 
-EMBED = FakeEncoder(TEXT_DIM).encode
+ENCODER = FakeEncoder(TEXT_DIM)
 SNAPSHOT, QUESTIONS = planted_space(1)
 CHECKPOINT = small_checkpoint()
 
@@ -44,9 +44,9 @@ CHECKPOINTS = [CHECKPOINT, *map(checkpoint_of, GRAPH_ENCODERS)]
 def test_the_parts_of_an_explanation_sum_to_the_score_that_search_gives(checkpoint: Checkpoint) -> None:
     question = QUESTIONS[0].text
     rows, stored = encode_graph(checkpoint, SNAPSHOT)
-    query = CheckpointQueryEncoder(checkpoint, EMBED).encode_query(question)
+    query = CheckpointQueryEncoder(checkpoint, ENCODER).encode_query(question)
     scores = {SNAPSHOT.turns_of[row][0]: score for row, score in zip(rows, (stored @ query).tolist(), strict=True)}
-    explained = explain(checkpoint, SNAPSHOT, question, embed=EMBED, top_k=4)
+    explained = explain(checkpoint, SNAPSHOT, question, encoder=ENCODER, top_k=4)
     assert [found.turn_id for found in explained] == sorted(scores, key=lambda turn: -scores[turn])[:4]
     for found in explained:
         assert found.score == pytest.approx(scores[found.turn_id], abs=1e-4)
@@ -56,20 +56,18 @@ def test_the_parts_of_an_explanation_sum_to_the_score_that_search_gives(checkpoi
 
 def test_given_turns_are_explained_whatever_their_rank_the_best_first() -> None:
     question = QUESTIONS[0].text
-    ranked = explain(CHECKPOINT, SNAPSHOT, question, embed=EMBED, top_k=len(SNAPSHOT.turn_ids))
+    ranked = explain(CHECKPOINT, SNAPSHOT, question, encoder=ENCODER, top_k=len(SNAPSHOT.turn_ids))
     last, first = ranked[-1], ranked[0]
-    assert explain(CHECKPOINT, SNAPSHOT, question, embed=EMBED, top_k=1, turn_ids=[last.turn_id, first.turn_id]) == [
-        first,
-        last,
-    ]
+    asked = [last.turn_id, first.turn_id]
+    assert explain(CHECKPOINT, SNAPSHOT, question, encoder=ENCODER, top_k=1, turn_ids=asked) == [first, last]
     with pytest.raises(LocigraphError, match="has no turn 'unsaid' in the graph of that time"):
-        explain(CHECKPOINT, SNAPSHOT, question, embed=EMBED, turn_ids=[first.turn_id, TurnId("unsaid")])
+        explain(CHECKPOINT, SNAPSHOT, question, encoder=ENCODER, turn_ids=[first.turn_id, TurnId("unsaid")])
 
 
 def test_a_planted_fact_is_named_as_the_strongest_neighbour_and_deleting_it_lowers_the_score() -> None:
     explained = 0
     for question in QUESTIONS:
-        best = explain(CHECKPOINT, SNAPSHOT, question.text, embed=EMBED, top_k=1)[0]
+        best = explain(CHECKPOINT, SNAPSHOT, question.text, encoder=ENCODER, top_k=1)[0]
         if best.turn_id in question.evidence:
             explained += 1
             strongest = best.influences[0]
@@ -88,8 +86,8 @@ def test_the_effect_of_a_neighbour_is_what_encoding_the_graph_without_it_does(en
     derived = [(3, "DERIVED_FROM", 0), (4, "DERIVED_FROM", 0), (5, "DERIVED_FROM", 0), (6, "DERIVED_FROM", 1)]
     snapshot = make_snapshot(make_turns(lines), facts, derived)
     checkpoint, asked = checkpoint_of(encoder), "Which canoe and which kite?"
-    query = CheckpointQueryEncoder(checkpoint, EMBED).encode_query(asked)
-    (found,) = (each for each in explain(checkpoint, snapshot, asked, embed=EMBED) if each.turn_id == "t0")
+    query = CheckpointQueryEncoder(checkpoint, ENCODER).encode_query(asked)
+    (found,) = (each for each in explain(checkpoint, snapshot, asked, encoder=ENCODER) if each.turn_id == "t0")
     inputs = inputs_of(checkpoint, snapshot)
     for influence in found.influences:
         relation = [each.name for each in checkpoint.network.nodes.relations].index(influence.relation)
@@ -108,7 +106,7 @@ def test_among_several_facts_the_one_that_says_most_comes_first_and_the_least_ta
     snapshot = make_snapshot(
         make_turns(["my canoe", "a kite", "the drum"]), facts, [(3 + i, "DERIVED_FROM", 0) for i in range(3)]
     )
-    best = explain(checkpoint_of("hgt", moved=0.0), snapshot, "Which canoe?", embed=EMBED, top_k=1)[0]
+    best = explain(checkpoint_of("hgt", moved=0.0), snapshot, "Which canoe?", encoder=ENCODER, top_k=1)[0]
     of_facts = [each for each in best.influences if each.relation == "fact"]
     assert (best.turn_id, of_facts[0].description) == ("t0", "canoe canoe red")
     assert of_facts[0].effect > 0 > of_facts[-1].effect  # without the one that says least the mean would rise
@@ -120,19 +118,19 @@ def test_a_turn_without_neighbours_is_explained_by_itself() -> None:
         SNAPSHOT,
         **{name: getattr(SNAPSHOT, name)[:0] for name in ("source", "target", "relations", "families", "weights")},
     )
-    found = explain(CHECKPOINT, alone, QUESTIONS[0].text, embed=EMBED, top_k=count)
+    found = explain(CHECKPOINT, alone, QUESTIONS[0].text, encoder=ENCODER, top_k=count)
     assert len(found) == count
     assert all(explanation.influences == () for explanation in found)
 
 
 def test_where_nothing_was_said_there_is_nothing_to_explain() -> None:
-    assert explain(CHECKPOINT, make_snapshot(()), "Which canoe?", embed=EMBED) == []
+    assert explain(CHECKPOINT, make_snapshot(()), "Which canoe?", encoder=ENCODER) == []
 
 
 def test_relations_that_the_model_leaves_out_are_left_out_of_the_explanation() -> None:
     checkpoint = checkpoint_of("hgt", excluded=["NEXT"])
     relations = set()
-    for found in explain(checkpoint, SNAPSHOT, QUESTIONS[0].text, embed=EMBED, top_k=4):
+    for found in explain(checkpoint, SNAPSHOT, QUESTIONS[0].text, encoder=ENCODER, top_k=4):
         assert sum_of(found) == pytest.approx(found.score, abs=1e-4)
         relations |= {influence.relation for influence in found.influences}
     assert relations == {"fact"}

@@ -27,11 +27,15 @@ from locigraph.training.folds import (
 from locigraph.training.snapshots import TrainingSet
 from tests.fakes import make_turns
 from tests.fakes_graph import CPU, make_snapshot, small_settings
-from tests.training.planted import EMBED, QUESTIONS, VIEWS
+from tests.training.planted import ENCODER, QUESTIONS, VIEWS
 
 
 def question(space: str, name: str, text: str) -> Question:
     return Question(SpaceId(space), name, text, "1", (TurnId("t0"),))
+
+
+def validating(*spaces: str) -> TrainingSet:
+    return TrainingSet((), ("a",), spaces, VIEWS)
 
 
 def test_an_adapter_may_not_know_what_is_tested_nor_have_learnt_what_decides_when_to_stop() -> None:
@@ -44,9 +48,9 @@ def test_an_adapter_may_not_know_what_is_tested_nor_have_learnt_what_decides_whe
     with pytest.raises(
         LeakError, match=r"validation space 'a' decides when to stop, .*adapter was trained on it.*--validation"
     ):
-        refuse_validation_on_adapter_data(adapter, ["b", "a"])
-    refuse_validation_on_adapter_data(adapter, ["b", "c"])
-    refuse_validation_on_adapter_data(None, ["a"])
+        refuse_validation_on_adapter_data(adapter, [validating("b"), validating("c", "a")])
+    refuse_validation_on_adapter_data(adapter, [validating("b", "c")])
+    refuse_validation_on_adapter_data(None, [validating("a")])
 
 
 def questions_about(sizes: Mapping[str, int]) -> list[Question]:
@@ -129,7 +133,7 @@ FOLD = Fold(0, ("planted1",), (), ("planted2",))
 
 
 def trainer(*also: TrainingSet, questions: Sequence[Question] = QUESTIONS) -> FoldTrainer:
-    return FoldTrainer(questions, VIEWS, CPU, embed=EMBED, text_encoder="fake-bow", details={"commit": "c"}, also=also)
+    return FoldTrainer(questions, VIEWS, CPU, encoder=ENCODER, details={"commit": "c"}, also=also)
 
 
 def test_a_fold_is_trained_without_its_test_conversations_and_their_wordings(tmp_path: Path) -> None:
@@ -180,7 +184,7 @@ def test_a_corpus_to_learn_from_that_holds_a_test_conversation_is_refused(tmp_pa
 def test_training_in_folds_refuses_several_devices() -> None:
     several = dataclasses.replace(CPU, devices=2)
     with pytest.raises(TrainingError, match="devices is 2; training in folds uses one"):
-        FoldTrainer(QUESTIONS, VIEWS, several, embed=EMBED, text_encoder="fake-bow", details={})
+        FoldTrainer(QUESTIONS, VIEWS, several, encoder=ENCODER, details={})
 
 
 def test_a_wording_that_slips_through_is_refused_before_it_is_learnt_from(

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from locigraph.kg.types import Question, SpaceId, TurnId
@@ -14,8 +15,9 @@ from locigraph.retrieval.strategies.weighted_sum import WeightedSum
 from locigraph.training.errors import CheckpointError, TrainingDataError
 from locigraph.training.fusion import DETAIL, SignalExample, SignalReader, fusion_of, learn_fusion, learn_trees
 from locigraph.training.snapshots import TrainingSet
-from tests.fakes_graph import small_checkpoint
-from tests.training.planted import EMBED, QUESTIONS, VIEWS
+from tests.fakes import FakeEncoder
+from tests.fakes_graph import TEXT_DIM, small_checkpoint
+from tests.training.planted import ENCODER, QUESTIONS, VIEWS
 
 NAMES = ("good", "bad")
 
@@ -103,11 +105,12 @@ def test_trees_leave_the_order_of_what_the_linear_fusion_ranks_low() -> None:
 def test_signals_are_read_once_for_all_folds_and_name_the_evidence() -> None:
     calls: list[int] = []
 
-    def embed(texts: list[str]) -> np.ndarray:
-        calls.append(len(texts))
-        return EMBED(texts)
+    class Counting(FakeEncoder):
+        def encode(self, texts: Sequence[str], *, progress: str | None = None) -> NDArray[np.float32]:
+            calls.append(len(texts))
+            return super().encode(texts)
 
-    reader = SignalReader(embed)  # type: ignore[arg-type]  # of the protocol's one call
+    reader = SignalReader(Counting(TEXT_DIM))
     first = reader.examples([TrainingSet(QUESTIONS, ("planted1", "planted2"), ("planted3",), VIEWS)])
     second = reader.examples([TrainingSet(QUESTIONS, ("planted2", "planted3"), (), VIEWS)])
     assert calls == [6, 6, 6]
@@ -124,7 +127,7 @@ def test_signals_are_read_once_for_all_folds_and_name_the_evidence() -> None:
 def test_a_fusion_without_questions_to_learn_from_is_refused() -> None:
     asked = Question(SpaceId("planted1"), "q", "Who?", "1", (TurnId("not there"),))
     with pytest.raises(TrainingDataError, match="no training space has a question"):
-        SignalReader(EMBED).examples([TrainingSet((asked,), ("planted1",), (), VIEWS)])
+        SignalReader(ENCODER).examples([TrainingSet((asked,), ("planted1",), (), VIEWS)])
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,9 @@ from locigraph.training.network import GraphRetrieval
 from locigraph.training.objectives import LOSSES
 from locigraph.training.pseudo_questions import RULES
 from locigraph.training.snapshots import TrainingSet
-from tests.fakes import FakeEncoder, make_turns
+from tests.fakes import FakeEncoder, UnusedEncoder, make_turns
 from tests.fakes_graph import CPU, SMALL_MODEL, TEXT_DIM, make_snapshot, planted_space, small_settings
-from tests.training.planted import EMBED, QUESTIONS, VIEWS, made_of
+from tests.training.planted import ENCODER, QUESTIONS, VIEWS, made_of
 
 BOTH_SIDES = TrainingSet(QUESTIONS, ("planted1", "planted2"), ("planted3",), VIEWS)
 
@@ -36,7 +36,7 @@ BOTH_SIDES = TrainingSet(QUESTIONS, ("planted1", "planted2"), ("planted3",), VIE
 def example(number: int = 1, *, things: int = 6) -> SpaceExample:
     snapshot, questions = planted_space(number, things=things)
     return make_example(
-        snapshot, questions, model=SMALL_MODEL, embed=FakeEncoder(TEXT_DIM).encode, writer=RULES, name=f"space {number}"
+        snapshot, questions, model=SMALL_MODEL, encoder=FakeEncoder(TEXT_DIM), writer=RULES, name=f"space {number}"
     )
 
 
@@ -132,13 +132,13 @@ def test_each_kind_of_parameter_has_its_own_rate_which_rises_over_the_warm_up(en
 def test_a_finished_training_is_loaded_and_another_made_when_anything_differs(tmp_path: Path) -> None:
     first = train(tmp_path / "same")
     assert train(tmp_path / "same", details={"commit": "another"}) == first
-    assert train(tmp_path / "same", with_fusion=True, embed=never) == first
+    assert train(tmp_path / "same", with_fusion=True, encoder=UnusedEncoder()) == first
     corrected = (replace(QUESTIONS[0], evidence=(TurnId("t5"),)), *QUESTIONS[1:])
     others: list[dict[str, Any]] = [
         {"questions": corrected},
         {"epochs": 2},
         {"seed": 1},
-        {"text_encoder": "another"},
+        {"encoder": FakeEncoder(TEXT_DIM, "another")},
         {"trainer": replace(CPU, precision="bf16-mixed")},
         {"settings": small_settings(finetune=1, encoder="mixing")},
     ]
@@ -216,7 +216,7 @@ def test_nothing_to_train_on_is_an_error(validation: tuple[str, ...], tmp_path: 
             tmp_path,
             TrainingSet(QUESTIONS, (), validation, VIEWS),
             settings=small_settings(pretrain=1, finetune=0),
-            embed=never,
+            encoder=UnusedEncoder(),
         )
 
 
@@ -237,7 +237,7 @@ def test_unknown_names_are_refused_before_any_work(
 ) -> None:
     data = TrainingSet(QUESTIONS, ("planted1",), (), Views(never, {}))
     with pytest.raises(error, match=says):
-        made_of(tmp_path / "run", data, settings=changed(small_settings(pretrain=1), change), embed=never)
+        made_of(tmp_path / "run", data, settings=changed(small_settings(pretrain=1), change), encoder=UnusedEncoder())
     assert not (tmp_path / "run").exists()
 
 
@@ -469,7 +469,7 @@ def test_a_whole_training_ranks_held_back_questions_better_than_the_untrained_mo
 
 def test_the_fusion_learnt_from_the_same_questions_is_in_the_manifest_if_it_is_wanted(tmp_path: Path) -> None:
     made = made_of(tmp_path / "with", BOTH_SIDES, with_fusion=True)
-    assert fusion_of(made).weights == learn_fusion(SignalReader(EMBED).examples([BOTH_SIDES])).weights
+    assert fusion_of(made).weights == learn_fusion(SignalReader(ENCODER).examples([BOTH_SIDES])).weights
     assert DETAIL not in made_of(tmp_path / "without", BOTH_SIDES).details
     unasked, settings = replace(BOTH_SIDES, questions=()), small_settings(pretrain=1, finetune=0)
     assert DETAIL not in made_of(tmp_path / "unasked", unasked, settings=settings, with_fusion=True).details

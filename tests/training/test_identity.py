@@ -22,10 +22,10 @@ from locigraph.training.config import changed
 from locigraph.training.identity import ADAPTER_ALGORITHM, CHECKPOINT_ALGORITHM, RunIdentity
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
 from locigraph.training.snapshots import TrainingSet
-from tests.fakes import MONDAY, make_turns
-from tests.fakes_graph import Extra, make_snapshot, small_settings
+from tests.fakes import MONDAY, FakeEncoder, make_turns
+from tests.fakes_graph import TEXT_DIM, Extra, make_snapshot, small_settings
 from tests.fakes_models import tiny_text_encoder
-from tests.training.planted import EMBED, made_of
+from tests.training.planted import ENCODER, made_of
 
 # --- what an identity is made of -----------------------------------------------------------------------------------
 
@@ -96,7 +96,7 @@ def test_another_adapter_of_the_text_encoder_is_another_identity(tmp_path: Path)
             CachedTextEncoder(base, cache=tmp_path / "cache.sqlite", adapter=tmp_path / str(seed), device="cpu")
         )
         assert adapter.version in encoders[-1].model_id
-    made = [made_of(tmp_path / "run", text_encoder=encoder.model_id) for encoder in encoders]
+    made = [made_of(tmp_path / "run", encoder=FakeEncoder(TEXT_DIM, encoder.model_id)) for encoder in encoders]
     fingerprints = {RunIdentity(**checkpoint.details["identity"]).fingerprint for checkpoint in made}
     assert len(fingerprints) == len({checkpoint.version for checkpoint in made}) == 3
 
@@ -150,7 +150,7 @@ def golden_outputs(encoder: str, folder: Path) -> dict[str, list[float]]:
         if not held_back:
             snapshot, asked = spaces[SpaceId("golden2")]
             _, vectors = encode_graph(made, snapshot)
-            queries = CheckpointQueryEncoder(made, EMBED).encode_queries([asked[0].text, asked[4].text])
+            queries = CheckpointQueryEncoder(made, ENCODER).encode_queries([asked[0].text, asked[4].text])
     return {
         "lengths": np.linalg.norm(vectors, axis=1).tolist(),
         "scores": (queries @ vectors.T).flatten().tolist(),

@@ -8,7 +8,7 @@ from locigraph.training.inference import CheckpointQueryEncoder, encode_graph, i
 from tests.fakes import MONDAY, FakeEncoder
 from tests.fakes_graph import SMALL_MODEL, TEXT_DIM, make_snapshot, planted_space, small_checkpoint
 
-EMBED = FakeEncoder(TEXT_DIM).encode
+ENCODER = FakeEncoder(TEXT_DIM)
 SNAPSHOT, QUESTIONS = planted_space(1)
 
 
@@ -33,7 +33,7 @@ def test_a_snapshot_in_which_nothing_was_said_has_no_vectors() -> None:
 
 def test_questions_are_encoded_one_by_one_as_together_and_their_dates_by_when_they_were_asked() -> None:
     checkpoint = small_checkpoint()
-    encoder = CheckpointQueryEncoder(checkpoint, EMBED)
+    encoder = CheckpointQueryEncoder(checkpoint, ENCODER)
     texts = [question.text for question in QUESTIONS]
     together = encoder.encode_queries(texts)
     for text, vector in zip(texts, together, strict=True):

@@ -49,9 +49,7 @@ class Place:
         self.store = Store(path)
         self.index = index
         self.checkpoint = checkpoint or small_checkpoint(text_encoder=ENCODER.model_id)
-        self.live = LiveEmbeddings(
-            self.store, index, self.checkpoint, ENCODER.encode, text_encoder=ENCODER.model_id, **options
-        )
+        self.live = LiveEmbeddings(self.store, index, self.checkpoint, ENCODER, **options)
 
     def say(self, *turns: Turn) -> None:
         self.store.append_turns(turns)
@@ -229,7 +227,7 @@ def test_another_checkpoint_gets_a_collection_of_its_own(place: Place) -> None:
     place.live.update()
     before = place.index.alias_target(GRAPH_ALIAS)
     other = small_checkpoint(seed=1, text_encoder=ENCODER.model_id)
-    live = LiveEmbeddings(place.store, place.index, other, ENCODER.encode, text_encoder=ENCODER.model_id)
+    live = LiveEmbeddings(place.store, place.index, other, ENCODER)
     assert live.update() == 1
     assert place.index.alias_target(GRAPH_ALIAS) != before
     with pytest.raises(StaleEmbeddingsError, match="no graph embeddings of checkpoint"):
@@ -303,7 +301,7 @@ def test_drift_tells_how_far_another_checkpoint_would_move_all_vectors(place: Pl
     place.say(*TURNS[SPACE])
     place.live.update()
     other = small_checkpoint(seed=1, text_encoder=ENCODER.model_id)
-    found = LiveEmbeddings(place.store, place.index, other, ENCODER.encode, text_encoder=ENCODER.model_id).drift(SPACE)
+    found = LiveEmbeddings(place.store, place.index, other, ENCODER).drift(SPACE)
     assert (found.share, found.stale, found.missing) == (1.0, len(TURNS[SPACE]), 0)
     assert 0 < found.distances["median"] <= found.distances["p95"] <= found.distances["max"] <= 2
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from locigraph.gnn.encoders import GRAPH_ENCODERS, GraphEncoder, TurnVectors
@@ -31,7 +30,7 @@ from locigraph.training.objectives import (
 )
 from locigraph.training.pseudo_questions import RULES
 from locigraph.training.snapshots import TrainingSet
-from tests.fakes import FakeEncoder, make_turns
+from tests.fakes import FakeEncoder, UnusedEncoder, make_turns
 from tests.fakes_graph import SMALL_MODEL, TEXT_DIM, Extra, make_snapshot, small_settings
 from tests.training.planted import QUESTIONS, made_of
 
@@ -57,7 +56,7 @@ def example(lines: Sequence[str] | None = None) -> SpaceExample:
     lines = lines or [f"I kept the {word} and that one again" for word in WORDS]
     turns = make_turns(*(lines[i : i + 3] for i in range(0, len(lines), 3)))
     snapshot = make_snapshot(turns, EXTRAS, EDGES) if len(lines) == TURNS else make_snapshot(turns)
-    return make_example(snapshot, [], model=SMALL_MODEL, embed=FakeEncoder(TEXT_DIM).encode, writer=RULES)
+    return make_example(snapshot, [], model=SMALL_MODEL, encoder=FakeEncoder(TEXT_DIM), writer=RULES)
 
 
 EXAMPLE = example()
@@ -329,7 +328,6 @@ def test_an_unknown_loss_is_refused_with_the_known_names_before_any_work(tmp_pat
         raise AssertionError("work was done")
 
     load: Callable[[SpaceId, datetime | None], Snapshot] = never
-    embed: Callable[[Sequence[str]], NDArray[np.float32]] = never
     settings = small_settings(pretrain=0)  # also of a stage that is left out
     settings = replace(settings, training=replace(settings.training, pretrain_losses={"lnik": 0.0}))
     with pytest.raises(UnknownNameError, match="loss 'lnik' is not known; nearest is 'link'; known: link, pseudo_q"):
@@ -337,7 +335,7 @@ def test_an_unknown_loss_is_refused_with_the_known_names_before_any_work(tmp_pat
             tmp_path / "run",
             TrainingSet(QUESTIONS, ("planted1",), (), Views(load, {})),
             settings=settings,
-            embed=embed,
+            encoder=UnusedEncoder(),
         )
     assert not (tmp_path / "run").exists()
 

@@ -128,9 +128,9 @@ def test_the_weights_of_its_fusion_are_beside_it(name: str) -> None:
 def test_it_finds_a_turn_by_the_fact_that_was_drawn_from_it(name: str) -> None:
     checkpoint = load_checkpoint(CHECKPOINTS / name)
     snapshot, questions = planted_space(1)
-    embed = FakeEncoder(checkpoint.text_dim).encode
-    snapshot = replace(snapshot, embeddings=embed(snapshot.descriptions))
+    encoder = FakeEncoder(checkpoint.text_dim)
+    snapshot = replace(snapshot, embeddings=encoder.encode(snapshot.descriptions))
     _, vectors = encode_graph(checkpoint, snapshot)
-    queries = CheckpointQueryEncoder(checkpoint, embed).encode_queries([q.text for q in questions])
+    queries = CheckpointQueryEncoder(checkpoint, encoder).encode_queries([q.text for q in questions])
     best = (queries @ vectors.T).argmax(1).tolist()
     assert [snapshot.turns_of[turn] for turn in best] == [question.evidence for question in questions]

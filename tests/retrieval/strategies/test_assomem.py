@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import date
 from typing import Any
 
@@ -16,12 +17,9 @@ from locigraph.retrieval.strategies.assomem import (
     SIGNALS,
     AssoMemRetriever,
     ClueGraph,
-    are_relevant,
-    learnt_weights,
-    typed_signals,
-    weights_by_type,
 )
 from locigraph.retrieval.strategies.memory_graph import Asked, min_max
+from locigraph.training.assomem_weights import WeightsOfQuestion, are_relevant, typed_signals, weights_of_types
 from tests.fakes import MONDAY, SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import TEXT_DIM, Extra, OneAxis, make_snapshot, permuted, with_cosines
 
@@ -105,12 +103,20 @@ def test_alignment_falls_with_the_gap_in_time_and_is_0_without_a_time() -> None:
     assert all(hit.signals["temporal"] == 0 for hit in timeless)
 
 
+def learnt_from(
+    retriever: AssoMemRetriever, questions: list[Question], type_of: Callable[[str], str]
+) -> WeightsOfQuestion:
+    return weights_of_types(typed_signals(retriever, questions, type_of), type_of)
+
+
 def test_weights_can_be_learnt_by_type_of_question() -> None:
     signals = np.array([[0.9, 0.5, 0.1], [0.1, 0.5, 0.9]])
     relevance, time = np.array([True, False]), np.array([False, True])
-    learnt = learnt_weights([("who", signals, relevance), ("when", signals, time), ("who", signals, relevance)])
-    assert set(learnt) == {"who", "when"}
-    assert all(sum(weights) == pytest.approx(1) for weights in learnt.values())
+    samples = [("who", signals, relevance), ("when", signals, time), ("who", signals, relevance)]
+    learnt = weights_of_types(samples, lambda text: text)
+    assert FIXED_WEIGHTS not in (learnt("who"), learnt("when"))
+    assert all(sum(learnt(kind)) == pytest.approx(1) for kind in ("who", "when"))
+    assert learnt("why") == FIXED_WEIGHTS
     snapshot = space_of()
     made = retriever(snapshot, clues=None, weights=lambda question: (0.0, 1.0, 0.0))
     for hit in made.retrieve("canoe", SPACE).hits:
@@ -122,14 +128,14 @@ def test_weights_are_learnt_from_the_evidence_of_questions_of_each_type() -> Non
     graph = made.graph_of(SPACE, None)
     asked = {"canoe": "t0", "bread on 8 January 2024": "t2"}
     questions = [Question(SPACE, text, text, "c", (TurnId(turn),)) for text, turn in asked.items()]
-    weights = weights_by_type(made, questions, lambda text: "dated" if "2024" in text else "other")
+    weights = learnt_from(made, questions, lambda text: "dated" if "2024" in text else "other")
     for text, turn in asked.items():
         day = date(2024, 1, 8)  # that of the last turn
         rows, signals = made.signals(graph, Asked(text, ENCODER.encode([text])[0], day))
-        (expected,) = learnt_weights([("x", signals, are_relevant(graph, rows, [TurnId(turn)]))]).values()
-        assert weights(text) == expected
+        sample = "x", signals, are_relevant(graph, rows, [TurnId(turn)])
+        assert weights(text) == weights_of_types([sample], lambda text: "x")(text)
     assert weights("bread on 8 January 2024") == weights("2024")
-    assert weights_by_type(made, questions, lambda text: text)("of a type that no question had") == FIXED_WEIGHTS
+    assert learnt_from(made, questions, lambda text: text)("of a type that no question had") == FIXED_WEIGHTS
 
 
 def test_questions_asked_before_the_first_turn_teach_nothing() -> None:
@@ -139,14 +145,14 @@ def test_questions_asked_before_the_first_turn_teach_nothing() -> None:
     known = Question(SPACE, "q1", "bread", "c", (TurnId("t2"),))
     (sample,) = typed_signals(made, [early, known], str)
     assert sample[0] == "bread"
-    assert weights_by_type(made, [early], lambda text: "any")("canoe") == FIXED_WEIGHTS
+    assert learnt_from(made, [early], lambda text: "any")("canoe") == FIXED_WEIGHTS
 
 
 def test_learning_finds_the_signal_that_tells() -> None:
     rng = np.random.default_rng(0)
     signals = rng.random((600, 3))
-    (weights,) = learnt_weights([("all", signals, signals[:, 1] > 0.7)]).values()
-    assert weights[1] > 0.9
+    weights = weights_of_types([("all", signals, signals[:, 1] > 0.7)], lambda text: "all")
+    assert weights("any")[1] > 0.9
 
 
 def test_memories_of_the_evidence_are_relevant() -> None:
@@ -200,7 +206,7 @@ def test_learnt_weights_and_what_they_find_do_not_depend_on_the_order_of_inserti
     questions = [Question(SPACE, text, text, "c", (TurnId(turn),)) for text, turn in asked.items()]
 
     def found(snapshot: Snapshot) -> list[tuple[str, float]]:
-        weights = weights_by_type(retriever(snapshot), questions, lambda text: "dated" if "2024" in text else "other")
+        weights = learnt_from(retriever(snapshot), questions, lambda text: "dated" if "2024" in text else "other")
         hits = retriever(snapshot, weights=weights).retrieve("who baked on 8 January 2024", SPACE).hits
         return [(str(hit.node_id), hit.score) for hit in hits]
 

@@ -52,7 +52,7 @@ def test_turns_are_ranked_by_inner_product_in_one_search(collection: Collection)
     result = retriever.retrieve("across", SPACE)
     assert [(hit.node_id, hit.score) for hit in result.hits] == [("n0", 2.0), ("n1", 1.0), ("n2", 0.0)]
     assert result.hits[0].signals == {"graph": 2.0}
-    assert (result.hits[0].turn_ids, result.hits[0].description) == (("t0",), "Ann: one")
+    assert (result.hits[0].turn_ids, result.hits[0].text) == (("t0",), "Ann: one")
     assert ranking(retriever, top_k=1) == [("n0", 2.0)]
 
 

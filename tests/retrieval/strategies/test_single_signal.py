@@ -39,7 +39,7 @@ def test_dense_finds_turns_by_cosine_and_nothing_else() -> None:
     scores = held.embeddings[:3] @ ENCODER.encode(["Ann painted the canoe"])[0]
     assert [hit.node_id for hit in result.hits] == [f"n{i}" for i in np.argsort(-scores)]
     best = result.hits[0]
-    assert (best.node_id, best.turn_ids, best.description) == ("n0", ("t0",), "Ann: I painted the canoe")
+    assert (best.node_id, best.turn_ids, best.text) == ("n0", ("t0",), "Ann: I painted the canoe")
     assert best.signals == {"ann": best.score}
     assert best.score == pytest.approx(float(scores[0]))
     assert result.timing.encode_ms >= 0
@@ -87,7 +87,7 @@ def test_dense_asks_once_for_the_texts_of_that_time() -> None:
         return dict.fromkeys(node_ids, "as it was then")
 
     found = DenseRetriever(vectors_of(snapshot()), ENCODER, texts).retrieve("canoe", SPACE, as_of=MONDAY)
-    assert [hit.description for hit in found.hits] == ["as it was then"]
+    assert [hit.text for hit in found.hits] == ["as it was then"]
     assert asked == [(SPACE, ["n0"], MONDAY)]
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from locigraph.retrieval.mutual_information import conditional_mutual_information, signal_weights
+from locigraph.training.mutual_information import conditional_mutual_information, signal_weights
 
 NOTHING = np.zeros(4, dtype=np.int64)
 YES_NO = np.array([True, True, False, False])
