@@ -59,9 +59,10 @@ class UnknownSpaceError(StoreError):
 class UnknownScopeError(StoreError):
     """No space belongs to such a user or agent."""
 
-    def __init__(self, scope: str, known: Iterable[str]) -> None:
+    def __init__(self, scope: str, known: Iterable[str], space: str | None = None) -> None:
         shown = scope if len(scope) <= 80 else scope[:77] + "..."
-        super().__init__(f"no space belongs to {shown}{nearest(scope, known)}")
+        refused = "no space belongs" if space is None else f"space {space!r} does not belong"
+        super().__init__(f"{refused} to {shown}{nearest(scope, known)}")
 
 
 class UnknownNodeError(StoreError):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 
-from locigraph.kg.language.tokens import normalised, words
+from locigraph.kg.language.tokens import normalised, telling_signs
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, MOST_FOUND, Hit, Result, Retriever, Timing
 from locigraph.retrieval.wrapping import WrappingRetriever
@@ -124,7 +124,7 @@ def _composed(names: Iterable[str]) -> frozenset[str]:
 
 
 def _pairs(text: str) -> Iterator[_Pair]:
-    bounded = ["", *words(text), ""]
+    bounded = ["", *telling_signs(text), ""]
     return pairwise(bounded)
 
 

@@ -170,7 +170,7 @@ class LiveEmbeddings:
             StaleEmbeddingsError: If it is not, or no collection of this checkpoint is in use.
         """
         collection = self._in_use()
-        cure = "run locigraph build again, or locigraph refresh with this checkpoint"
+        cure = "run locigraph verify, which writes what is due, or locigraph refresh with this checkpoint"
         if collection is None:
             raise StaleEmbeddingsError(f"no graph embeddings of checkpoint {self.version!r} are in use; {cure}")
         changed = self._store.changed_spaces()

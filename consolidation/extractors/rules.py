@@ -31,7 +31,7 @@ from locigraph.consolidation.extractors.slots import stated_slot
 from locigraph.consolidation.protocols import Context
 from locigraph.kg.language.dates import resolve_times
 from locigraph.kg.language.english import is_english
-from locigraph.kg.language.tokens import STOP_WORDS, signed_words, stem, terms, words
+from locigraph.kg.language.tokens import STOP_WORDS, stem, telling_signs, terms, words
 from locigraph.kg.types import Turn
 
 # Sentences with fewer content words are not meaningful on their own.
@@ -158,7 +158,7 @@ def _memorable(turn: Turn) -> list[tuple[str, str, bool]]:
 
 def _statement(text: str) -> tuple[str, ...]:
     """What a fact says: its stemmed words in order, without fillers."""
-    return tuple(stem(word) for word in signed_words(text) if word not in _FILLERS)
+    return tuple(stem(word) for word in telling_signs(text) if word not in _FILLERS)
 
 
 def _mentions(turn: Turn, names: NameFinder) -> tuple[Mention, ...]:

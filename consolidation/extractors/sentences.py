@@ -10,8 +10,10 @@ from locigraph.kg.language.tokens import STOP_WORDS, words
 #: Abbreviations after whose full stop a sentence goes on.
 ABBREVIATIONS = ("Dr", "Mr", "Mrs", "Ms", "St", "Prof", "e.g", "i.e", "vs")
 _NO_END = "".join(rf"(?<!\b{re.escape(short)}\.)" for short in ABBREVIATIONS)
-# After "p.m." only a capital letter begins a new sentence.
-_BREAK = re.compile(rf"(?<=[.!?]){_NO_END}(?:(?<!\b[ap]\.m\.)|(?=\s[A-Z]))\s+|\n+")
+# After "p.m.", "etc." and "A.I." only a capital letter begins a new sentence; after an initial nothing does.
+_BREAK = re.compile(
+    rf"(?<=[.!?]){_NO_END}(?<!\b[A-HJ-Z]\.)(?:(?<!\b[ap]\.m\.)(?<!\.[A-Z]\.)(?<!\betc\.)|(?=\s[A-Z]))\s+|\n+"
+)
 _QUOTE = re.compile(r'["“”„«»‹›「」『』`]')
 # Single quotation marks are also apostrophes, so match only a pair around words, with apostrophes inside words only.
 _SINGLE_QUOTED = re.compile(r"(?<!\w)['‘](?=\w)(?:[^'’‘]|(?<=\w)['’](?=\w))*['’](?!\w)")
@@ -23,11 +25,24 @@ _ENDINGS = {
     "i": "", "myself": "", "my": "'s", "mine": "'s", "me": "",
 }  # fmt: skip
 # Longest first, so that "I'm" is not read as "I"; in one pass, so that words of an inserted name are not replaced.
-_NUMBERED = "".join(rf"(?<!\b{word} )" for word in ("War", "Type", "type", "Part", "part", "Chapter", "chapter"))
-_REPLACED_WORDS = re.compile(
-    rf"\b(?:{_NUMBERED}(?:I['’](?:m|ve|d|ll)|I am|I have|I was|I)|[Mm]yself|[Mm]y|[Mm]ine|[Mm]e)\b"
+_BEFORE_NUMERALS = ("War", "Type", "Part", "Chapter", "Phase", "Stage", "Level", "Volume", "Section", "Class")
+_NUMBERED = "".join(rf"(?<!\b{word} )" for name in _BEFORE_NUMERALS for word in (name, name.lower()))
+# "mine" is a pronoun in "a friend of mine", "that's mine" and "Mine is red", and a noun in "a salt mine".
+_BEFORE_MINE = "|".join(rf"(?<=\b{word} )" for word in ("of", "is", "are", "was", "were", "than", "like", "me"))
+_MINE = (
+    rf"(?:{_BEFORE_MINE}|(?<=['’]s ))mine"
+    r"|Mine(?= (?:is|are|was|were|has|have|had|too|will|would|can|do|does|did)\b)"
 )
-_HAD = re.compile(r" (?:already|just|been|\w+[^\We]ed)\b")  # what follows "I'd" where it means "I had"
+_REPLACED_WORDS = re.compile(
+    rf"\b(?<!/)(?:{_NUMBERED}(?:I['’](?:m|ve|d|ll)|I am|I have|I was|I)(?![/.-]\w)|[Mm]yself|[Mm]y|{_MINE}|[Mm]e)\b"
+)
+# What follows "I'd" where it means "I had".
+_HAD = re.compile(
+    r" (?:(?:already|just|never|always) )?(?:better|been|done|gone|seen|told|said|had|made|given|taken|written|known"
+    r"|thought|bought|brought|heard|left|lost|met|found|kept|felt|got|gotten|sent|spent|taught|won|broken|chosen|eaten"
+    r"|forgotten|driven|\w+[^\We]ed)\b"
+    r"| (?:already|just)\b"
+)
 
 
 def sentences(text: str) -> list[str]:

@@ -14,7 +14,7 @@ from locigraph.kg.language.dates import MONTHS, WEEKDAYS
 from locigraph.kg.types import Attributes
 
 _ADVERB = (
-    r"(?:now|currently|just|recently|finally|still|already|actually|officially|also|happily|mostly|definitely|probably)"
+    r"(?:now|currently|just|recently|finally|still|already|actually|officially|happily|mostly|definitely|probably)"
 )
 _ADVERBS = rf"(?: {_ADVERB})*"
 _I_AM = rf"\bI(?:['’]m|['’]ve(?: been)?| am| have(?: been)?)?{_ADVERBS}"
@@ -35,8 +35,21 @@ _SLOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("work", re.compile(rf"(?:{_WORKING}|\b[Mm]y (?:new|current) job)(?: now)? (?:is )?as an? {_WORK}")),
     ("favourite", re.compile(rf"{_MY}favou?rite (?P<what>\w+) is (?:{_ADVERB} )*(?!no\b)(?P<value>[\w'’ ]+)")),
 )
-# Capitalised words after "in" that are no place.
-_NO_PLACE = frozenset([*MONTHS, *WEEKDAYS])
+# Capitalised words after "in" and "moved to" that are no place: times, departments and software.
+_NO_PLACE = frozenset(
+    (
+        *MONTHS, *WEEKDAYS, "spring", "summer", "autumn", "fall", "winter", "team", "group", "plan", "phase", "level",
+        "grade", "year", "marketing", "sales", "engineering", "finance", "hr", "legal", "design", "product", "support",
+        "operations", "accounting", "it", "research", "development", "security", "linux", "windows", "macos", "mac",
+        "android", "ios", "gmail", "outlook", "python", "github", "gitlab", "slack", "teams", "zoom", "chrome",
+        "firefox", "ubuntu", "fedora", "debian", "notion", "excel", "java", "rust", "iphone",
+    )
+)  # fmt: skip
+# Work that people do beside other work.
+_BESIDES = re.compile(
+    rf"\b(?:volunteer\w*|part[- ]time|on the side|weekends?|evenings?|temporar\w+|(?:{'|'.join(WEEKDAYS)})s)\b",
+    re.IGNORECASE,
+)
 # Separators before which the clause of a statement does not reach, and words in it that make the statement untrue.
 _JOINED = r"[;()–—]|\b(?:and|but|so|because|since|when|while|now that)\b"
 _CLAUSE = re.compile(rf"[,:]|{_JOINED}")
@@ -95,7 +108,9 @@ def stated_slot(sentence: str, speaker: str) -> Slot | None:
             groups = match.groupdict()
             value = groups["value"].strip().lower()
             is_denied = _DENIED.search(_last(_CLAUSE, before)) or _DENIED.search(value)
-            if is_denied or value in _NO_PLACE or _is_reported(before, sentence[match.end() :]):
+            if is_denied or _is_reported(before, sentence[match.end() :]):
+                continue
+            if (name == "home" and value.split()[0] in _NO_PLACE) or (name == "work" and _BESIDES.search(sentence)):
                 continue
             what = f":{groups['what'].lower()}" if "what" in groups else ""
             return Slot(f"{speaker}:{name}{what}", value)

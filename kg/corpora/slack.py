@@ -22,6 +22,7 @@ from locigraph.kg.types import SpaceId
 
 _MENTION = re.compile(r"<@([A-Z0-9]{1,30})(?:\|([^<>]{1,80}))?>")
 _CHANNEL = re.compile(r"<#([A-Z0-9]{1,30})(?:\|([^<>]{0,80}))?>")
+_DATE = re.compile(r"<!date\^[^<>|]{1,200}\|([^<>]{0,200})>")  # of which the text for old programs is kept
 _GROUP = re.compile(r"<!(here|channel|everyone|subteam)(?:\^[A-Z0-9]{1,30})?(?:\|@?([^<>]{0,80}))?>")
 _LINK = re.compile(r"<(?:https?|mailto)[^<>|]{0,2000}\|([^<>]{1,2000})>")
 
@@ -98,6 +99,7 @@ def _name_in(profile: Any, key: str) -> str | None:
 def _words(text: str, names: dict[str, str]) -> str:
     text = _MENTION.sub(lambda match: names.get(match[1]) or match[2] or match[1], text)
     text = _CHANNEL.sub(lambda match: f"#{match[2] or match[1]}", text)
+    text = _DATE.sub(r"\1", text)
     text = _GROUP.sub(lambda match: f"@{match[2] or match[1]}", text)
     return html.unescape(_LINK.sub(r"\1", text))
 

@@ -46,6 +46,9 @@ _NO_DATE = (
     r"\b(?!,? (?:the )?(?:\d{1,2}(?:st|nd|rd|th)\b|\d{4}-\d"
     rf"|\d{{1,2}}(?: of)? {_SHORT_MONTH}(?!\w)|{_SHORT_MONTH} \d))"
 )
+# Not a date of another year: "7 May 2019", "7 May '19".
+_NO_YEAR = r"(?!,? (?:\d{4}|['’]\d\d))"
+_UNIT = "(?:day|week|weekend|month|year)"
 _AND = r"(?: ?[-–] ?| (?:to|and|or|until|till|through) )"
 
 # How far back the words before an expression are read; the limit keeps the time linear in the text.
@@ -149,15 +152,28 @@ def _rules() -> tuple[tuple[re.Pattern[str], Reader, bool], ...]:
             rf"\b(?:(?:in|during|since|by|early|late) )?{_SHORT_MONTH}{_AND}{_SHORT_MONTH},? (?:of )?{year}\b",
             lambda m, _: _between(int(m[3]), m[1], 1, m[2], None),
         ),
+        (
+            rf"\b(?:the )?(first|second|third|fourth) week (?:of|in) {_SHORT_MONTH},? (?:of )?{year}\b",
+            lambda m, _: _week_of_month(_month(int(m[3]), _month_number(m[2])), _ORDINAL_WEEKS[m[1]]),
+        ),
         (rf"\b{_SHORT_MONTH},? (?:of )?{year}\b", lambda m, _: _month(int(m[2]), _month_number(m[1]))),
         (rf"\b(?:in|since|during|of) {year}\b", lambda m, _: _year(int(m[1]))),
     ]
     relative: list[tuple[str, Reader]] = [
         (r"\b(today|this morning|this afternoon|this evening|tonight|just now|earlier today)\b", lambda m, d: (d, d)),
+        # What these mean depends on the words before them; a rule without days keeps the shorter ones below away.
+        (rf"\b(?:before|after) (?:yesterday|tomorrow|(?:last|past|this|next) {_UNIT})\b", _left_out),
+        (rf"\blast {_UNIT} of\b", _left_out),
+        (rf"\b{_COUNT} {_UNIT}s?(?:,| and|, and) {_COUNT} {_UNIT}s? ago\b", _left_out),
+        (rf"\b{_COUNT} (?:or|to) {_COUNT} {_UNIT}s? ago\b", _left_out),
         (r"\b(yesterday|last night)\b", lambda m, d: _offset(d, -1)),
         (r"\b(?:the )?day before yesterday\b", lambda m, d: _offset(d, -2)),
         (r"\btomorrow\b", lambda m, d: _offset(d, 1)),
         (r"\b(?:the )?day after tomorrow\b", lambda m, d: _offset(d, 2)),
+        (
+            rf"{_ALONE}{_COUNT} (day|week|month|year)s? ago (?:today|tonight)\b",
+            lambda m, d: _to_the_day(d, m[2], _number(m[1])),
+        ),
         (rf"{_ALONE}{_COUNT} (day|week|month|year)s? ago\b", lambda m, d: _UNITS[m[2]](d, -_number(m[1]))),
         (
             rf"\bin {_COUNT} (day|week|month)s?\b",
@@ -175,14 +191,22 @@ def _rules() -> tuple[tuple[re.Pattern[str], Reader, bool], ...]:
         (rf"\b(?:last|this past) {_MONTH}\b", lambda m, d: _nearest_month(d, m[1], -1)),
         (rf"\bnext {_MONTH}\b", lambda m, d: _nearest_month(d, m[1], 1)),
         (
-            rf"\b(?:the )?(first|second|third|fourth) week (?:of|in) {_MONTH}\b",
-            lambda m, d: _week_of_month(d, _ORDINAL_WEEKS[m[1]], m[2]),
+            rf"\b(?:the )?(first|second|third|fourth) week (?:of|in) {_MONTH}\b(?!,? (?:of )?\d{{4}})",
+            lambda m, d: _week_of_month(_nearest_month(d, m[2], 0), _ORDINAL_WEEKS[m[1]]),
         ),
         (
-            rf"\b{_NUMERAL}(?: of)? {_MONTH}\b(?!,? \d{{4}})",
-            lambda m, d: _nearest_day(d, m[2], int(m[1])),
+            rf"\b{_NUMERAL}{_AND}{_NUMERAL}(?: of)? {_MONTH}\b{_NO_YEAR}",
+            lambda m, d: _nearest_days(d, m[3], int(m[1]), int(m[2])),
         ),
-        (rf"\b{_MONTH} {_NUMERAL}\b(?!,? \d{{4}})", lambda m, d: _nearest_day(d, m[1], int(m[2]))),
+        (
+            rf"\b{_MONTH} {_NUMERAL} ?[-–] ?{_NUMERAL}\b{_NO_YEAR}",
+            lambda m, d: _nearest_days(d, m[1], int(m[2]), int(m[3])),
+        ),
+        (
+            rf"\b{_NUMERAL}(?: of)? {_MONTH}\b{_NO_YEAR}",
+            lambda m, d: _nearest_days(d, m[2], int(m[1]), int(m[1])),
+        ),
+        (rf"\b{_MONTH} {_NUMERAL}\b{_NO_YEAR}", lambda m, d: _nearest_days(d, m[1], int(m[2]), int(m[2]))),
         (
             rf"\b(?:in|during|since|by|early|late) {_MONTH}\b(?!,? (?:\d|of \d))",
             lambda m, d: _nearest_month(d, m[1], 0),
@@ -285,15 +309,26 @@ def _nearest_month(day: date, name: str, direction: int) -> Days:
     return _month(nearest, month)
 
 
-def _nearest_day(day: date, name: str, number: int) -> Days | None:
+def _nearest_days(day: date, name: str, first: int, last: int) -> Days | None:
     month = _month_number(name)
-    years = [y for y in (day.year - 1, day.year, day.year + 1) if number <= monthrange(y, month)[1]]
-    candidates = [_day(y, month, number) for y in years]
+    years = [y for y in (day.year - 1, day.year, day.year + 1) if last <= monthrange(y, month)[1]]
+    candidates = [(date(y, month, first), date(y, month, last)) for y in years if first <= last]
     return min(candidates, key=lambda c: abs((c[0] - day).days)) if candidates else None
 
 
-def _week_of_month(day: date, week: int, name: str) -> Days:
-    first, last = _nearest_month(day, name, 0)
+def _to_the_day(day: date, unit: str, number: int) -> Days | None:
+    if unit == "year":
+        return _day(day.year - number, day.month, day.day)
+    days = {"day": 1, "week": 7}.get(unit)
+    return None if days is None else _offset(day, -days * number)
+
+
+def _left_out(match: re.Match[str], day: date) -> None:
+    return None
+
+
+def _week_of_month(month: Days, week: int) -> Days:
+    first, last = month
     start = first + timedelta(days=7 * week)
     return start, min(start + timedelta(days=6), last)
 
@@ -309,11 +344,22 @@ class CalendarPart:
 
 _MONTH_WORD = re.compile(rf"\b{_MONTH}\b")
 _YEAR_WORD = re.compile(r"\b((?:19|20)\d\d)\b")
-_DAY_WORD = re.compile(rf"\b{_NUMERAL}\b")
+_DAY = r"(?:the )?\d{1,2}(?:st|nd|rd|th)?"
+_OR = r"(?:, ?| ?[-–&/] ?| (?:and|or|to|until|till|through) )"
+_DAYS_BEFORE = re.compile(rf"(?<![\w:.,-])(?:{_DAY}{_OR}){{0,4}}{_DAY}(?: of)?,? $")
+_DAYS_AFTER = re.compile(rf",? {_DAY}(?![\w:]|[.,]\d| ?[ap]\.?m)(?:{_OR}{_DAY}(?![\w:]|[.,]\d| ?[ap]\.?m)){{0,4}}")
 # "may" is read as a month only next to a preposition or a number.
 _MAY_AS_MONTH = re.compile(
     r"\b(?:in|of|on|since|during|by|early|late|mid|last|next|this|\d{1,2}(?:st|nd|rd|th)?) may\b|\bmay,? \d"
 )
+
+
+def _days_beside(text: str, month: re.Match[str]) -> list[int]:
+    """The days of the month that are named before or after its name: "12 and 13 May", "May 30 or 31"."""
+    before = _DAYS_BEFORE.search(text, max(0, month.start() - _NEARBY), month.start())
+    after = _DAYS_AFTER.match(text, month.end())
+    beside = f"{before[0] if before else ''} {after[0] if after else ''}"
+    return [day for day in map(int, re.findall(r"\d+", beside)) if 1 <= day <= 31]
 
 
 def calendar_parts(text: str, asked_on: date | None = None) -> list[CalendarPart]:
@@ -336,12 +382,11 @@ def calendar_parts(text: str, asked_on: date | None = None) -> list[CalendarPart
         if match[1] == "may" and not is_may_named:
             continue
         month = _month_number(match[1])
-        beside = without_years[max(0, match.start() - 9) : match.end() + 8]
-        days: list[int | None] = [int(day) for day in _DAY_WORD.findall(beside) if 1 <= int(day) <= 31]
+        days = _days_beside(without_years, match)
         # The next year after the month, or else the last one before it.
         following = bisect_left(years, (match.end(), 0))
         year = years[min(following, len(years) - 1)][1] if years else None
-        for day in days or [None]:
+        for day in days or (None,):
             parts.setdefault(CalendarPart(year, month, day))
     if years and not parts:
         parts.update({CalendarPart(year): None for _, year in years})

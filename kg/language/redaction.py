@@ -16,12 +16,14 @@ _KEYS = re.compile(
     r"|\bAIza[\w-]{30,}|\bhf_[A-Za-z0-9]{20,}|\beyJ[\w-]{8,}+(?P<rest>\.[\w-]{8,}+\.[\w-]{8,})?+"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
 )
+# Words after "the password is" that are no password: "the password is not important".
+_NO_SECRET = "(?:not|no|never|the|too|very|still|already|always|only|so|wrong|expired|required|needed|important)"
 # "my password is hunter2", "PIN: 4711", "api_key=abc"; the words before the secret stay.
 _NAMED = re.compile(
     r"(?P<before>(?:\b|_)(?:password|passphrase|passcode|passwort|pwd|api[ _-]?key|secret[ _-]?(?:access[ _-]?)?key"
     r"|access[ _-]?token|pin(?: code)?)\b"
     r"['\"]?(?:\s{0,3}(?:\b(?:is|was)\b|[:=])){1,3}\s{0,3})"
-    r"(?:(?P<quote>['\"])(?P<quoted>[^'\"\n]{1,200})(?P=quote)|['\"]?(?P<secret>[^\s'\",;]*[^\s'\",;.!?)]))",
+    rf"(?:(?P<quote>['\"])(?P<quoted>[^'\"\n]{{1,200}})(?P=quote)|['\"]?(?!{_NO_SECRET}\b)(?P<secret>[^\s'\",;]*[^\s'\",;.!?)]))",
     re.IGNORECASE,
 )
 # "Authorization: Bearer abc...", and the password in a database URL; the text before the secret stays.

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine, insert, select
 
-from locigraph.kg.errors import StoreError
+from locigraph.kg.errors import StoreError, shortened
 from locigraph.kg.files import STORE_ID, is_foreign
 from locigraph.kg.schema import NODE_TYPES, RELATION_LABELS
 from locigraph.kg.store import tables
@@ -32,6 +32,8 @@ def make_engine(url: str, access: Access) -> Engine:
 
     Connecting to an SQLite file of another application raises StoreError before anything is changed.
     """
+    if access not in _MODES:
+        raise StoreError(f"access is {shortened(access)}; expected one of {', '.join(_MODES)}")
     if not url.strip():
         raise StoreError("the path of the store is empty; name a file, such as data/kg.sqlite")
     try:

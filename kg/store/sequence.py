@@ -15,6 +15,9 @@ from locigraph.kg.schema import EPISODE
 from locigraph.kg.store import changes, tables
 from locigraph.kg.types import SpaceId, TurnId, TurnState
 
+# Times before 1970 are negative, so 0 would not do.
+_BEFORE_ALL = -math.inf
+
 _Name = tuple[str | int, ...]
 _NUMBER = re.compile(r"([0-9]{1,15})")
 
@@ -63,7 +66,7 @@ def in_order(sessions: Sequence[Sequence[Placed]]) -> list[Placed]:
     time comes after all turns that had arrived when it began, and the turns of several such sessions are interleaved in
     the order of arrival.
     """
-    ordered: list[tuple[tuple[int, bool, _Name, str, int, int], Placed]] = []
+    ordered: list[tuple[tuple[float, bool, _Name, str, int, int], Placed]] = []
     first = [min(turn.key for turn in session) for session in sessions]
     there = _latest_before(sessions, first)
     for session, arrival, began in zip(sessions, first, there, strict=True):
@@ -71,7 +74,8 @@ def in_order(sessions: Sequence[Sequence[Placed]]) -> list[Placed]:
         time, name = began if dated is None else dated, session[0].session_id
         latest = arrival
         for place, turn in enumerate(session):
-            time, latest = max(time, turn.spoken_at or 0), max(latest, turn.key)
+            time = time if turn.spoken_at is None else max(time, turn.spoken_at)
+            latest = max(latest, turn.key)
             order = (True, (), "", latest, place) if dated is None else (False, _counted(name), name, 0, place)
             ordered.append(((time, *order), turn))
     return [turn for _, turn in sorted(ordered, key=itemgetter(0))]
@@ -82,14 +86,14 @@ def _counted(name: str) -> _Name:
     return tuple(int(part) if place % 2 else part for place, part in enumerate(_NUMBER.split(name)))
 
 
-def _latest_before(sessions: Sequence[Sequence[Placed]], first: Sequence[int]) -> list[int]:
+def _latest_before(sessions: Sequence[Sequence[Placed]], first: Sequence[int]) -> list[float]:
     """For each session, the latest time of the turns that had arrived before its first turn."""
-    times = dict.fromkeys(first, 0)
-    latest = 0
+    times = dict.fromkeys(first, _BEFORE_ALL)
+    latest = _BEFORE_ALL
     for turn in sorted((turn for session in sessions for turn in session), key=attrgetter("key")):
         if turn.key in times:
             times[turn.key] = latest
-        latest = max(latest, turn.spoken_at or 0)
+        latest = latest if turn.spoken_at is None else max(latest, turn.spoken_at)
     return [times[key] for key in first]
 
 
@@ -182,7 +186,7 @@ def _is_at_the_end(connection: Connection, space: SpaceId, given: Sequence[tuple
         return False  # the first turns, or positions that an earlier version wrote
     dated = next((new[turn_id].spoken_at for _, turn_id in given if new[turn_id].spoken_at is not None), None)
     if placed.last_of_session is None:
-        is_last = dated is None or dated > max(placed.latest or 0, 0)
+        is_last = dated is None or placed.latest is None or dated > placed.latest
     else:  # a session without any time moves once one of its turns has a time
         is_last = placed.last_of_session == placed.last and (dated is None or placed.latest_of_session is not None)
     if is_last:

@@ -207,7 +207,7 @@ class DescriptionIndexer:
             waiting = self._store.outbox_size(space)
             if waiting or stored != due:
                 # If the outbox is empty, the index has lost rows, or it belongs to another store of the same name.
-                cure = "build again" if waiting else "verify --rebuild true"
+                cure = "verify, which writes what is due" if waiting else "verify --rebuild true"
                 raise IndexMismatchError(
                     f"space {space!r}: the index holds {stored} of {due} searchable nodes, and some may be outdated; "
                     f"run locigraph {cure}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -31,12 +31,22 @@ def names(listed: str, table: Table[RowT]) -> list[str]:
 
 
 def listed(given: str | Sequence[str]) -> list[str]:
-    """The given names as a list; a string is one name, not a sequence of letters."""
-    return [given] if isinstance(given, str) else list(given)
+    """The given names as a list; a string is one name, not a sequence of letters.
+
+    Raises:
+        LocigraphError: If it is neither a name nor several.
+    """
+    names: list[str] = [*given] if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    for name in names:
+        if not isinstance(name, str):
+            raise LocigraphError(f"the name {shortened(name)} is not text; names of spaces, turns and speakers are")
+    return names
 
 
 def check_question(question: str) -> None:
     """Raise LocigraphError if a question is empty, or holds characters that no stored text has."""
+    if not isinstance(question, str):
+        raise LocigraphError(f"the question is {shortened(question)}; expected text")
     if not question.strip():
         raise LocigraphError("the question is empty; say what to look for")
     if UNSTORABLE.search(question):
@@ -64,6 +74,8 @@ def check_recall(
         is_v2 = STRATEGIES[strategy].is_proposed
         ending = "in recall, use v2 with --checkpoint" if is_v2 else "it is trained there, inside folds"
         raise LocigraphError(f"strategy {strategy!r} is only for locigraph evaluate; {ending}")
+    if type(top_k) is not int:
+        raise LocigraphError(f"top_k is {shortened(top_k)}; expected a whole number")
     if top_k < 1:
         raise LocigraphError(f"top_k is {top_k}; expected at least 1")
     if top_k > MAX_TOP_K:

@@ -90,7 +90,7 @@ def run(
                 for each in plain_and_adapted(text_encoder):
                     graphs.embed_all(graph.spaces(), graph, each)
                 if done != nothing:
-                    print(f"{done}; run locigraph build to bring the indexes up to date")
+                    print(f"{done}; run locigraph verify to bring the indexes up to date")
                 elif once:
                     print(done)
                 if (once and is_whole) or stop.wait(interval or 0):

@@ -38,7 +38,8 @@ def named_spaces(graph: Store, space: str | Sequence[str] | None, scope: Scope) 
             Scope(None if scope.user is None else each.user, None if scope.agent is None else each.agent)
             for each in (held[name] for name in named)
         }
-        raise UnknownScopeError(str(scope), [str(each) for each in known if each])
+        named_alone = space if isinstance(space, str) else None
+        raise UnknownScopeError(str(scope), [str(each) for each in known if each], named_alone)
     return found
 
 

@@ -36,8 +36,9 @@ def forget(parts: Parts, space: str | Sequence[str] | None, named: Collection[Tu
     graph = parts.graph
     was_cut = graph.has_forgotten()
     try:
-        is_done = named is not None and graph.forgotten(SpaceId(str(space)), named) >= {*named}
-        erased = 0 if is_done else _erase(parts, named_spaces(graph, space, scope), named)
+        gone = set() if named is None else graph.forgotten(SpaceId(str(space)), named)
+        left = None if named is None else [turn for turn in named if turn not in gone]
+        erased = 0 if left == [] else _erase(parts, named_spaces(graph, space, scope), left)
     except (UnknownSpaceError, UnknownScopeError) as error:
         # A space may have been forgotten already; of a user the store remembers nothing.
         spaces = options.listed(space or ()) if isinstance(error, UnknownSpaceError) else ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,8 +131,10 @@ class Memory:
             if self._lock.is_closed:
                 return
             try:
-                if kind is None and self._parts.are_used:  # an unused memory leaves pending updates to others
-                    self.flush()
+                if self._parts.are_used and (kind is None or issubclass(kind, Exception)):
+                    # An unused memory leaves pending updates to others, and an interrupted one does not wait for them.
+                    with nullcontext() if kind is None else suppress(LocigraphError):
+                        self.flush()
             finally:
                 self._writing.is_closed = self._lock.is_closed = True
                 self._parts.close()

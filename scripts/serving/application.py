@@ -117,6 +117,7 @@ def application(
         app,
         service,
         keys=keys,
+        paths=[route.path for route in app.routes if isinstance(route, Route)],
         open_paths=_OPEN,
         hosts=hosts,
         requests_per_minute=requests_per_minute,

@@ -33,6 +33,7 @@ class Gate:
         service: Counts the requests that are refused.
         keys: The keys; if there are none, requests must be addressed to one of ``hosts``, so that no web page can reach
             a memory through a host name of its own that resolves to this machine (DNS rebinding).
+        paths: Paths of the application; no other path is logged, since it may hold anything.
         open_paths: Prefixes of paths that, like ``/`` itself, show nothing of a memory and need no key.
         hosts: Names of this machine.
         requests_per_minute: Largest number for each key.
@@ -48,6 +49,7 @@ class Gate:
         service: Service,
         *,
         keys: Keyring,
+        paths: Collection[str],
         open_paths: tuple[str, ...],
         hosts: Collection[str],
         requests_per_minute: int,
@@ -56,6 +58,7 @@ class Gate:
         self._app = app
         self.service = service
         self._keys = keys
+        self._paths = frozenset(paths)
         self._open_paths = open_paths
         self._hosts = {host.lower() for host in hosts}
         self._limit = RateLimit(requests_per_minute)
@@ -127,12 +130,11 @@ class Gate:
                 return bytes(body)
 
     def _log(self, scope: Scope, status: int, seconds: float) -> None:
-        # Only paths of our own routes: an unknown path or a query string may hold anything.
-        route = scope.get("route")
         caller = scope.get("state", {}).get(CALLER)
+        path = scope["path"] if scope["path"] in self._paths else None
         said = {
-            "method": scope["method"], "path": getattr(route, "path", None), "status": status,
-            "ms": round(1_000 * seconds, 1), "key": getattr(caller, "name", None),
+            "method": scope["method"], "path": path, "status": status, "ms": round(1_000 * seconds, 1),
+            "key": getattr(caller, "name", None),
         }  # fmt: skip
         log.info(json.dumps(said))
 

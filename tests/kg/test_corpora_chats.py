@@ -227,6 +227,7 @@ def test_a_slack_message_without_a_user_is_said_by_its_shown_name_or_skipped(tmp
         ("<!here>", "@here"),
         ("<!here|here>", "@here"),
         ("<!channel>", "@channel"),
+        ("<!date^1717200000^{date}|June 1>", "June 1"),
         ("<!everyone|@everyone>", "@everyone"),
         ("<#C1|general>", "#general"),
         ("<#C1>", "#C1"),

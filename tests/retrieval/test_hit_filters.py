@@ -66,6 +66,19 @@ def test_what_a_word_turns_round_in_a_sentence_keeps_its_place() -> None:
     assert len(folded([said(0, "Ann: I like fish."), said(2, "Ann: I do not like fish.")], ["Ann"] * 2)) == 2
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("It shows -5 degrees", "It shows 5 degrees"), ("$5 a head", "€5 a head"), ("We use C++", "We use C#"),
+        ("Fine :)", "Fine :("), ("x = 1", "x != 1"), ("It was 3:1", "It was 3-1"), ("yes", "❌ yes"),
+        ("He is coming.", "He is coming?"), ("👍", "😢"),
+    ],
+)  # fmt: skip
+def test_what_a_sign_turns_round_keeps_its_place(one: str, other: str) -> None:
+    hits = [said(0, f"Ann: {one}"), said(2, f"Ann: {other}"), said(4, f"Ann: {one}")]
+    assert [hit.same for hit in folded(hits, ["Ann"] * 3)] == [("t4",), ()]
+
+
 def test_what_another_speaker_repeats_takes_no_place_of_the_first() -> None:
     assert (
         len(folded([said(0, "The key is under the mat."), said(1, "The key is under the mat.")], ["Eve", "Ann"])) == 2

@@ -166,8 +166,9 @@ def test_what_a_server_has_completed_to_forget_is_forgotten_already(
         server.add(**SALE | {"turn_id": "t3", "text": "I have a car now."})  # due, and left to the server
         forget(space="ana", turns="t1", **options)
         assert "already forgotten" in capsys.readouterr().out
-        with pytest.raises(StoreError, match="no turn 't1', or it was erased before"):
-            server.forget(space="ana", turn_ids=["t1", "t2"])  # some of them
+        with pytest.raises(StoreError, match="no turn 't9'"):
+            server.forget(space="ana", turn_ids=["t1", "t2", "t9"])
+        assert server.forget(space="ana", turn_ids=["t1", "t2"]) > 0  # one of them was forgotten before
         server.forget(space="ana", whole_space=True)
         assert server.forget(space="ana", turn_ids="t2") == 0
 
@@ -698,7 +699,7 @@ def test_a_reader_of_what_v2_does_not_know_yet_gets_v1_with_a_note_and_never_a_s
         found = memory.recall("bike", space="ana")
         assert (found.strategy, len(found)) == ("v1", len({hit.node_id for hit in found}))
         assert "no graph embeddings of checkpoint" in found.notes[0]
-        with pytest.raises(LocigraphError, match="run locigraph build again"):
+        with pytest.raises(LocigraphError, match="run locigraph verify, which writes what is due"):
             memory.recall("bike", space="ana", strategy="v2")
 
 
@@ -724,6 +725,39 @@ def test_what_was_added_before_a_crash_is_found_after_it(place: Path) -> None:
     memory.__exit__(KeyboardInterrupt)  # no flush
     with opened(place) as again:
         assert len(again.recall("bike", space="ana")) == 1
+
+
+def test_what_was_added_before_an_error_of_the_caller_is_found_by_a_reader(place: Path) -> None:
+    memory = opened(place)
+    memory.add(**SALE)
+    memory.__exit__(ZeroDivisionError)
+    with opened(place, access="read") as memory:
+        assert memory.recall("bike", space="ana").strategy == "v2"
+
+
+def test_what_a_list_names_is_forgotten_although_some_of_it_was_before(place: Path) -> None:
+    with opened(place) as memory:
+        first, second = memory.add_many([SALE, SALE | {"text": "I kept the boat."}])
+        assert memory.forget(space="ana", turn_ids=first) > 0
+        assert memory.forget(space="ana", turn_ids=[first, second]) > 0
+        assert memory.forget(space="ana", turn_ids=[first, second]) == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"top_k": 2.5}, "top_k is 2.5; expected a whole number"), ({"top_k": True}, "top_k is True"),
+        ({"question": None}, "the question is None; expected text"), ({"space": 5}, "the name 5 is not text"),
+        ({"user": "ben"}, "space 'ana' does not belong to user 'ben'; nearest is \"user 'ann'\""),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_is_told_in_the_callers_words(place: Path, asked: dict[str, Any], told: str) -> None:
+    with opened(place) as memory:
+        memory.add(**SALE, user="ann")
+        with pytest.raises(LocigraphError, match=re.escape(told)):
+            memory.recall(**{"question": "bike", "space": "ana"} | asked)
+    with pytest.raises(LocigraphError, match="access is 'rw'; expected one of create, write, read"):
+        opened(place, access="rw")
 
 
 def test_several_threads_may_add_and_ask(place: Path) -> None:

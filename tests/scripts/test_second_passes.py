@@ -81,7 +81,7 @@ def test_reflections_are_found_by_v1_once_they_are_indexed(
     assert dump(folder / "g.sqlite") == before
     words = ["recall", made[0].description, "--space", "harbor", "--strategy", "v1", *options]
     code, _, error = run(capsys, *words)
-    assert_one_line_and_code_2(code, error, "run locigraph build again")
+    assert_one_line_and_code_2(code, error, "run locigraph verify, which writes what is due")
     run(capsys, "build", "--corpus.path", str(folder / "chat.jsonl"), *options)
     code, out, error = run(capsys, *words)
     assert (code, " reflection " in out) == (0, True), error
@@ -96,7 +96,7 @@ def test_links_by_rules_are_made_once(built: tuple[Path, list[str]], capsys: pyt
     with Store(folder / "g.sqlite") as store:
         made = len(store.relations(SpaceId("harbor"))) - held
     assert made
-    assert f"{counted(made, 'link')} to causes and 0 to entities added; run locigraph build" in out
+    assert f"{counted(made, 'link')} to causes and 0 to entities added; run locigraph verify" in out
     code, out, error = run(capsys, "link", "--once", *options)
     assert (code, "0 links to causes and 0 to entities added" in out) == (0, True), error
 

@@ -27,6 +27,11 @@ def test_sentences_end_at_marks_and_lines() -> None:
             "Ann had already sold it, Ann had visited her, and Ann would need it",
         ),
         ("Announcements bore us", "Ann: Announcements bore us"),
+        ("I saw a salt mine and a friend of mine", "Ann saw a salt mine and a friend of Ann's"),
+        ("Mine is red. Mine shafts scare me", "Ann's is red. Mine shafts scare Ann"),
+        ("I fixed the I/O error on the I-95 in phase I", "Ann fixed the I/O error on the I-95 in phase I"),
+        ("I'd told him, I'd never say so", "Ann had told him, Ann would never say so"),
+        ("I'd better go", "Ann had better go"),
     ],
 )
 def test_the_first_person_becomes_the_speaker(said: str, told: str) -> None:

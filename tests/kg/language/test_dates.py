@@ -189,11 +189,39 @@ def test_numbers_in_words_are_read_whole(text: str, first: str, last: str) -> No
     "text",
     [
         "1.5 years ago", "2.5 weeks ago", "1,500 years ago", "5-6 years ago", "half a month ago",
-        "a hundred and five years ago",
+        "a hundred and five years ago", "one year and two months ago", "two weeks and three days ago",
+        "two or three weeks ago",
     ],
 )  # fmt: skip
 def test_the_end_of_a_longer_number_is_not_read_alone(text: str) -> None:
     assert said(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the last week of May", "the last week of 2023", "the week before last week", "the year before last year",
+        "two days before yesterday", "two days after tomorrow", "on 12 March '23", "a month ago today",
+    ],
+)  # fmt: skip
+def test_what_the_words_around_an_expression_move_elsewhere_is_left_out(text: str) -> None:
+    assert said(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("the second week of May 2021", "2021-05-08", "2021-05-14"),
+        ("first week of May, 2021", "2021-05-01", "2021-05-07"),
+        ("from 3 to 5 May", "2024-05-03", "2024-05-05"),
+        ("on 3-5 May", "2024-05-03", "2024-05-05"),
+        ("May 3-5", "2024-05-03", "2024-05-05"),
+        ("a year ago today", "2023-05-08", "2023-05-08"),
+        ("three weeks ago today", "2024-04-17", "2024-04-17"),
+    ],
+)
+def test_years_ranges_and_days_beside_an_expression_belong_to_it(text: str, first: str, last: str) -> None:
+    assert [(str(each.first), str(each.last)) for each in resolve_times(text, SPOKEN)] == [(first, last)]
 
 
 @pytest.mark.parametrize(
@@ -269,6 +297,11 @@ def test_every_day_is_read_back_from_its_iso_form(day: date) -> None:
             "What happened between December 2022 and January 2023?",
             [CalendarPart(2022, 12), CalendarPart(2023, 1)],
         ),
+        ("What happened on 12 and 13 May?", [CalendarPart(None, 5, 12), CalendarPart(None, 5, 13)]),
+        ("Was it May 30 or 14?", [CalendarPart(None, 5, 30), CalendarPart(None, 5, 14)]),
+        ("What happened on May 4 at 10?", [CalendarPart(None, 5, 4)]),
+        ("Was it on the 30th or 31st of May?", [CalendarPart(None, 5, 30), CalendarPart(None, 5, 31)]),
+        ("What happened in June 12:30?", [CalendarPart(None, 6)]),
         ("In May 2020, in 2021 or in July?", [CalendarPart(2020, 5), CalendarPart(2021, 7)]),
         ("What may Ann like?", []),
         ("May I ask who Ann is?", []),

@@ -131,6 +131,20 @@ def test_undated_turns_are_in_the_order_in_which_they_came(tmp_path: Path) -> No
         assert [turn.text for turn in store.turns(SPACE)] == [f"turn {i}" for i in range(6)]
 
 
+@pytest.mark.parametrize("years", [-50, 0])
+def test_undated_turns_before_1970_stay_with_their_session(tmp_path: Path, years: int) -> None:
+    def turn(number: int, session: int, year: int | None) -> Turn:
+        time = None if year is None else MONDAY.replace(year=year + years, day=3)
+        return replace(make_turn(number, f"turn {number}", session=session), spoken_at=time, position=0)
+
+    with Store(tmp_path / "graph.sqlite") as store:
+        for each in (turn(0, 1, 2000), turn(1, 1, None), turn(2, 1, 2001), turn(3, 2, 2005), turn(4, 3, None)):
+            store.append_turns([each])
+        store.append_turns([turn(5, 4, 2010)])
+        assert [each.text for each in store.turns(SPACE)] == [f"turn {i}" for i in range(6)]
+        assert store.misplaced() == {}
+
+
 def consolidated(store: Store, turns: list[Turn]) -> None:
     store.append_turns(turns)
     for turn in turns:

@@ -407,7 +407,9 @@ def test_a_space_that_the_index_lacks_or_holds_in_part_is_not_searched(store: St
     indexer.drain()
     indexer.require_complete([SPACE])
     tell(store, OTHER_SPACE)  # and the drain is cut
-    with pytest.raises(IndexMismatchError, match=r"the index holds 0 of 3 searchable nodes.*run locigraph build again"):
+    with pytest.raises(
+        IndexMismatchError, match=r"the index holds 0 of 3 searchable nodes.*run locigraph verify, which"
+    ):
         indexer.require_complete([SPACE, OTHER_SPACE])
     store.acknowledge_outbox(store.read_outbox(limit=100)[-1].seq)  # to another index
     with pytest.raises(IndexMismatchError, match=r"holds 0 of 3.*run locigraph verify --rebuild true"):

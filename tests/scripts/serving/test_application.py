@@ -288,12 +288,14 @@ def test_the_log_holds_who_and_what_but_nothing_that_was_said(
         ask(client, "recall", {"space": "ana", "question": "blue bike"}, **ANA)
         client.get("/blue?blue=bike", headers=ANA)
         monkeypatch.setattr(Memory, "add", crash)
+        client.get("/openapi.json")
         answer = client.post("/v1/add", json=TURN, headers=ANA)
         assert refusal(answer) == (500, "the server failed; its log says where, without quoting conversations")
     ours = [record.getMessage() for record in caplog.records if record.name == "locigraph.serve"]
     requests = [json.loads(line) for line in ours if line.startswith("{")]
-    assert [(line["path"], line["status"], line["key"]) for line in requests[-4:]] == [
-        ("/v1/add", 200, "ana"), ("/v1/recall", 200, "ana"), (None, 404, "ana"), ("/v1/add", 500, "ana"),
+    assert [(line["path"], line["status"], line["key"]) for line in requests[-5:]] == [
+        ("/v1/add", 200, "ana"), ("/v1/recall", 200, "ana"), (None, 404, "ana"), ("/openapi.json", 200, None),
+        ("/v1/add", 500, "ana"),
     ]  # fmt: skip
     assert any(line.startswith("RuntimeError at ") for line in ours)
     assert not any(word in "\n".join(ours) for word in ("blue", "bike", "Tom", *KEYS))
