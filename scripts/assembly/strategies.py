@@ -256,7 +256,7 @@ STRATEGIES: Table[Strategy] = Table(
             ),
             Strategy(
                 "fusion",
-                "linear fusion, learnt inside folds, of all signals that v2 uses: the same supervision without a graph "
+                "linear fusion, learnt inside folds, of fifteen signals that v2 uses too: the same supervision without a graph "
                 "network",
                 learn=_learn_fusion,
                 uses_adapter=True,
