@@ -1,9 +1,8 @@
 """Averages the weights of several checkpoints: one model of the same size, on most corpora near the best of them.
 
 Trainings that start from the same weights end close enough together for their mean to work as well, and what only one
-of them has learnt, from its particular corpora or their order, is outvoted by the others. Trainings with different
-random seeds start from different keys and queries of the attention, so what their attention matrices have learnt mostly
-cancels out in the mean; all other weights start from the same values.
+of them has learnt, from its particular corpora or their order, is outvoted by the others. All trainings of one graph
+encoder start from the same weights, its random keys and queries included, whatever their seed.
 
 Source:
     Wortsman et al. 2022, "Model soups: averaging weights of multiple fine-tuned models improves accuracy without

@@ -12,7 +12,7 @@ from locigraph.training.config import TrainerConfig
 
 #: Version of the algorithm that makes checkpoints: features, encoders, losses, sampling, stopping. Raise it whenever
 #: the same data and settings give other weights or vectors; ``tests/training/test_identity.py`` fails until you do.
-CHECKPOINT_ALGORITHM = 6
+CHECKPOINT_ALGORITHM = 7
 #: Likewise for adapters of the text encoder.
 ADAPTER_ALGORITHM = 3
 

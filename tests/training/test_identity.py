@@ -160,7 +160,7 @@ def golden_outputs(encoder: str, folder: Path) -> dict[str, list[float]]:
 
 #: Recorded with ``python -m tests.training.test_identity``.
 GOLDEN: dict[str, Any] = {
-    "algorithm": 6,
+    "algorithm": 7,
     "hgt": {
         "lengths": [2.6778, 2.6308, 4.5031, 4.4488, 2.3139, 2.2666],
         "scores": [1.1126, 0.7422, 0.4426, 0.5309, 0.1799, 0.1249, 1.0783, 0.7655, 1.4523, 1.3944, 0.5136, 0.1967],
