@@ -27,7 +27,9 @@ _LINE = re.compile(
 _INVISIBLE = str.maketrans({"\u200e": "", "\u200f": "", "\u202f": " ", "\u00a0": " ", "\ufeff": "", "\r": ""})
 # Names of attached files begin with eight digits on iOS; ``null`` stands for what the export cannot express.
 _MEDIA = re.compile(
-    r"<[^<>]{1,40}>|<[^<>\d]{1,20}\d{8}-[^<>]{1,255}>|\S{1,20} omitted|\S{1,120} \(file attached\)|null"
+    r"<[^<>\s]{1,20} [^<>]{1,20}>|<[^<>\d]{1,20}\d{8}-[^<>]{1,255}>"
+    r"|(?:image|video|audio|sticker|GIF|document|contact card) omitted|\S{1,120} \(file attached\)|null",
+    re.IGNORECASE,
 )
 _DELETED = ("This message was deleted", "You deleted this message")
 _EDITED = "<This message was edited>"

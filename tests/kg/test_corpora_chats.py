@@ -303,11 +303,13 @@ def test_deleted_messages_and_media_of_whatsapp_are_no_turns(tmp_path: Path) -> 
         "null",
         "<attached: 00000012-PHOTO-2024-03-12-18-40-12.jpg>",
         "<pièce jointe : 00000012-Liste de noms.pdf>",
+        "GIF omitted",
+        "<Medien ausgeschlossen>",
     ]
-    talk = ["Is it null?", "This message was deleted. Why?", "null and void"]
+    talk = ["Is it null?", "This message was deleted. Why?", "null and void", "wifi omitted", "<hello>"]
     corpus = whatsapp_chat(tmp_path, *(f"Ana: {text}" for text in [*deleted, *media, *talk]))
     assert [text for _, _, text in said(corpus)] == talk
-    assert {"skipped deleted messages: 4", "skipped media and empty messages: 3"} <= set(corpus.notes)
+    assert {"skipped deleted messages: 4", "skipped media and empty messages: 5"} <= set(corpus.notes)
 
 
 def test_an_edited_whatsapp_message_is_read_without_the_remark(tmp_path: Path) -> None:
