@@ -234,7 +234,15 @@ class Parts:
             is_joint=asked.is_joint,
             indexes=self._kept.of(spaces, is_joint=asked.is_joint),
         ) as parts:
-            yield strategy, self._made(parts, strategy), notes
+            try:
+                made = self._made(parts, strategy)
+            except IndexMismatchError as error:
+                if not self.is_readonly:
+                    raise
+                parts.index = None  # the store holds all that the index lacks
+                made = made_of(parts, [strategy])[strategy]
+                notes.append(f"searched without the index, which a reader cannot mend: {error}")
+            yield strategy, made, notes
 
     def snapshot(self, asked: AskedSpaces, as_of: datetime | None) -> Snapshot:
         """The graph of the searched spaces, without embeddings."""
@@ -246,6 +254,6 @@ class Parts:
                 return made_of(parts, [strategy])[strategy]
             except IndexMismatchError:
                 if self.is_readonly:
-                    raise
+                    break
                 self.drain()  # a turn was added meanwhile: additions that wait for models do not hold the lock
         return made_of(parts, [strategy])[strategy]

@@ -727,6 +727,25 @@ def test_what_was_added_before_a_crash_is_found_after_it(place: Path) -> None:
         assert len(again.recall("bike", space="ana")) == 1
 
 
+def test_what_was_added_before_a_crash_is_found_by_a_reader_although_the_index_lacks_it(place: Path) -> None:
+    with opened(place) as memory:
+        memory.add(**SALE)
+        before = memory.recall("bike", space="ana", strategy="v1")
+    memory = opened(place)
+    memory.add(**SALE | {"text": "The bike was too small."})
+    memory.__exit__(KeyboardInterrupt)  # no flush
+    with opened(place, access="read") as reader:
+        found = reader.recall("bike", space="ana")
+        assert found.strategy == "v1"
+        assert "searched without the index" in found.notes[1]
+        assert "run locigraph verify" in found.notes[1]
+        assert len(found) == len(before) + 1
+    with opened(place) as again:
+        assert [hit.node_id for hit in again.recall("bike", space="ana", strategy="v1")] == [
+            hit.node_id for hit in found
+        ]
+
+
 def test_what_was_added_before_an_error_of_the_caller_is_found_by_a_reader(place: Path) -> None:
     memory = opened(place)
     memory.add(**SALE)

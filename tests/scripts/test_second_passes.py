@@ -65,7 +65,7 @@ def test_once_classifies_everything_and_a_second_time_changes_nothing(
     assert dump(folder / "g.sqlite") == before
 
 
-def test_reflections_are_found_by_v1_once_they_are_indexed(
+def test_reflections_are_found_by_v1_at_once_and_from_the_index_once_they_are_there(
     built: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, options = built
@@ -80,11 +80,14 @@ def test_reflections_are_found_by_v1_once_they_are_indexed(
     assert (code, "0 reflections made" in out) == (0, True), error
     assert dump(folder / "g.sqlite") == before
     words = ["recall", made[0].description, "--space", "harbor", "--strategy", "v1", *options]
-    code, _, error = run(capsys, *words)
-    assert_one_line_and_code_2(code, error, "run locigraph verify, which writes what is due")
+    code, out, error = run(capsys, *words)
+    assert (code, " reflection " in out) == (0, True), error
+    assert "searched without the index" in out
+    assert "run locigraph verify, which writes what is due" in out
     run(capsys, "build", "--corpus.path", str(folder / "chat.jsonl"), *options)
     code, out, error = run(capsys, *words)
     assert (code, " reflection " in out) == (0, True), error
+    assert "searched without" not in out
 
 
 def test_links_by_rules_are_made_once(built: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
