@@ -125,7 +125,9 @@ def search_fold(
             # ones, an interrupted search makes the same trials as an uninterrupted one.
             first = 10_000 * seed + 1_000 * fold.index
             study.sampler = optuna.samplers.TPESampler(seed=first + number, n_startup_trials=5)
-            study.optimize(objective, n_trials=1)
+            # Not ``study.optimize``, which turns an interrupt while it stores a score into an UnboundLocalError.
+            trial = study.ask()
+            study.tell(trial, objective(trial))
         finished = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
         return FoldSearch(
             test=[str(name) for name in fold.test],

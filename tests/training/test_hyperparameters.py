@@ -3,6 +3,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+import optuna
 import pytest
 import sqlalchemy as sa
 
@@ -121,3 +122,17 @@ def test_a_full_disk_in_a_search_says_to_make_room(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(sa.MetaData, "create_all", refuse)
     with pytest.raises(TrainingError, match=r"disk is full\); .*make room"):
         search_fold(FOLD, Settings(), lambda settings, name: 1.0, trials=1, folder=tmp_path, seed=0, space=TWO)
+
+
+def test_an_interrupt_while_a_score_is_stored_is_an_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    def search() -> object:
+        return search_fold(FOLD, Settings(), lambda settings, name: 1.0, trials=1, folder=tmp_path, seed=0, space=TWO)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(optuna.storages.RDBStorage, "set_trial_state_values", cut)
+        with pytest.raises(KeyboardInterrupt):
+            search()
+    assert search() == search()
