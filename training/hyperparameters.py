@@ -107,6 +107,8 @@ def search_fold(
             direction="maximize",
             load_if_exists=True,
         )
+        for cut in study.get_trials(states=[optuna.trial.TrialState.RUNNING]):  # left by an interrupted search
+            study.tell(cut.number, state=optuna.trial.TrialState.FAIL)
         done = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
         if not done and not study.get_trials(states=[optuna.trial.TrialState.WAITING]):
             study.enqueue_trial(given)
