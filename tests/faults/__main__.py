@@ -65,6 +65,8 @@ def main() -> None:
     )  # fmt: skip
     parser.add_argument("--summary", type=Path, default=None, help="JSON file for the results")
     options = parser.parse_args()
+    # Of the code that is loaded below, whatever is committed while the tries run.
+    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
     chosen = {kind for kind, _ in options.kinds}
     if chosen & {"serve", "residue"}:
         served.load()
@@ -97,7 +99,6 @@ def main() -> None:
         spent = f"{_processor_s() - started:.0f} s of processor time"
         print(f"{kind}: {survived} of {tried} survived{read} in {spent}", flush=True)
     if options.summary is not None:
-        commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
         summary = {
             "date": f"{datetime.now(UTC):%Y-%m-%d}", "commit": commit.stdout.strip(), "seed": options.seed,
             "tries": sum(each["tries"] for each in found.values()), "failures": len(failures), "kinds": found,
