@@ -91,12 +91,11 @@ def rows(
         yield "assomem", f"{name} alone", recalls(assomem(weights=_kept(number)), questions)
     plain = assomem()
     for kinds, type_of in (("intent", intent_of), ("all questions alike", lambda text: "")):
+        samples = [typed_signals(plain, [q for q in questions if q.space in fold.train], type_of) for fold in folds]
         for temperature in TEMPERATURES:
             scores = []
-            for fold in folds:
-                known = [q for q in questions if q.space in fold.train]
-                samples = typed_signals(plain, known, type_of)
-                weights = weights_of_types(samples, type_of, temperature=temperature)
+            for fold, known in zip(folds, samples, strict=True):
+                weights = weights_of_types(known, type_of, temperature=temperature)
                 scores += recalls(assomem(weights=weights), [q for q in questions if q.space in fold.test])
             shown = " ".join(f"{weight:.2f}" for weight in weights(questions[0].text))
             yield "assomem", f"learnt by {kinds}, temperature {temperature:g}; such as {shown}", scores

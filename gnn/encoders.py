@@ -198,13 +198,9 @@ class HGTEncoder(GraphEncoder):
         super().__init__(config)
         heads, width = len(BLOCKS), config.attention_dim
         types = len(node_types(self.relations))
-        # The same for every training, so that the matrices of several, which are relative to them, can be averaged.
         # Text embeddings have length 1, so these give keys and queries of unit variance.
-        same = torch.Generator().manual_seed(0)
-        self.key = nn.Parameter(torch.randn(types, heads * width, config.text_dim, generator=same))
-        self.query = nn.Parameter(
-            torch.randn(heads * width, config.text_dim, generator=same)
-        )  # only turns have queries
+        self.key = nn.Parameter(torch.randn(types, heads * width, config.text_dim))
+        self.query = nn.Parameter(torch.randn(heads * width, config.text_dim))  # only turns have queries
         self.matrix = nn.Parameter(torch.zeros(len(self.relations), heads, width, width))
 
     def edge_logits(self, inputs: GraphInputs, traits: Tensor) -> Tensor:

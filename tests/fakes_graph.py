@@ -186,7 +186,7 @@ def small_checkpoint(*, seed: int = 0, text_encoder: str = "fake-bow", text_dim:
     network = GraphRetrieval(SMALL_MODEL, text_dim=text_dim).eval()
     with torch.no_grad():
         for parameter in network.nodes.parameters():
-            parameter.add_(0.02 * torch.randn_like(parameter))
+            parameter.add_(0.05 * torch.randn_like(parameter))
     details = {"seed": seed, "identity": {"train": ["elsewhere"], "validation": []}}
     return Checkpoint(weights_of(network), SMALL_MODEL, text_encoder, text_dim, details)
 

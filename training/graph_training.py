@@ -181,7 +181,8 @@ def train_checkpoint(
         for graph in graphs
     ]
     text_dim = graphs[0].snapshot.embeddings.shape[1]
-    torch.manual_seed(seed)
+    # Whatever the seed, so that the weights of several trainings can be averaged; each epoch draws from the seed.
+    torch.manual_seed(0)
     network = GraphRetrieval(settings.model, text_dim=text_dim)
     folder.mkdir(parents=True, exist_ok=True)
     # The names contain the fingerprint, so that a resume point of another configuration is never used.

@@ -46,7 +46,7 @@ def turns_of(given: Iterable[Mapping[str, Any]]) -> list[tuple[Turn, Scope]]:
         try:
             made.append(_turn(place, **each))
         except LocigraphError as error:
-            raise type(error)(f"turn {place}: {error}") from error
+            raise LocigraphError(f"turn {place}: {error}") from error
         except TypeError as error:
             said = str(error).removeprefix("_turn() ")
             raise LocigraphError(f"turn {place}: {said}; give each turn as the arguments of Memory.add") from error

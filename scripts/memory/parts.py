@@ -254,6 +254,6 @@ class Parts:
                 return made_of(parts, [strategy])[strategy]
             except IndexMismatchError:
                 if self.is_readonly:
-                    break
+                    raise
                 self.drain()  # a turn was added meanwhile: additions that wait for models do not hold the lock
         return made_of(parts, [strategy])[strategy]

@@ -667,15 +667,6 @@ def toy() -> Iterator[EncoderRow]:
     GRAPH_ENCODERS.remove("toy")
 
 
-@pytest.mark.parametrize("name", list(GRAPH_ENCODERS))
-def test_all_encoders_start_from_the_same_weights_so_that_trainings_can_be_averaged(name: str) -> None:
-    torch.manual_seed(0)
-    first = encoder_of(name).state_dict()
-    torch.manual_seed(1)
-    for key, value in encoder_of(name).state_dict().items():
-        torch.testing.assert_close(value, first[key], rtol=0, atol=0)
-
-
 def test_the_table_holds_two_encoders_with_descriptions() -> None:
     assert list(GRAPH_ENCODERS) == ["hgt", "mixing"]
     assert all(row.description for row in GRAPH_ENCODERS.values())

@@ -128,7 +128,7 @@ def test_the_score_of_a_turn_is_the_sum_of_its_blocks_scores() -> None:
     model = ModelConfig(lexical_dim=GRAPH_SKETCH.dim, speaker_dim=8, date_dim=16, attention_dim=4)
     network = GraphRetrieval(model, text_dim=TEXT_DIM).eval()
     with torch.no_grad():
-        network.nodes.bias_traits.normal_(std=0.1)
+        network.nodes.bias_traits.normal_()
     turns = make_turns(["I have a canoe", "What colour?"])
     vectors = network.nodes(
         make_inputs(make_snapshot(turns, [Extra("knowledge_node", "It is red", (0,))], [(2, "DERIVED_FROM", 0)]))

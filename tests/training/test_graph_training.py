@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -200,6 +201,17 @@ def test_a_model_without_relations_can_be_trained(tmp_path: Path) -> None:
     without = {"model.excluded_relations": ["*"]}
     settings = changed(small_settings(pretrain=1, finetune=1), without)
     assert made_of(tmp_path, settings=settings).network.nodes.relations == ()
+
+
+@pytest.mark.parametrize("encoder", list(GRAPH_ENCODERS))
+def test_trainings_of_any_seed_start_from_the_same_weights_so_that_they_can_be_averaged(
+    encoder: str, tmp_path: Path
+) -> None:
+    settings = small_settings(finetune=0, encoder=encoder)
+    first, second = (made_of(tmp_path / str(seed), settings=settings, seed=seed).weights for seed in (0, 1))
+    assert first.keys() == second.keys()
+    for name, weights in first.items():
+        np.testing.assert_array_equal(weights, second[name])
 
 
 def test_fine_tuning_without_questions_is_refused_and_pre_training_needs_none(tmp_path: Path) -> None:

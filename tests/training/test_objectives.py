@@ -265,7 +265,7 @@ def test_hidden_links_are_found_better_than_chance_after_learning_others(encoder
         assert found is not None
         return found
 
-    for step in range(80):
+    for step in range(60):
         optimiser.zero_grad()
         backward(loss(step))
         optimiser.step()
