@@ -281,7 +281,7 @@ class LiveEmbeddings:
         return written
 
     def _is_near(self, stored: NDArray[np.float32] | None, due: NDArray[np.float32], *, rounding: float = 0.0) -> bool:
-        """Whether ``held`` is a vector within the tolerance of ``due``; a vector with NaN never is."""
+        """Whether ``stored`` is a vector within the tolerance of ``due``; a vector with NaN never is."""
         most = (self._tolerance + rounding) * np.linalg.norm(due)
         return stored is not None and bool(np.linalg.norm(stored - due) <= most)
 

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -145,14 +146,38 @@ def _require_own_folder(path: str) -> None:
         )
 
 
-def _served(path: str, *, is_reader: bool) -> tuple[str, Callable[[], object]]:
-    """Serve an embedded index on a socket in a private folder; returns its address and a function that stops it.
+#: The address of an embedded index that is served, and a function that stops serving it.
+_Server = tuple[str, Callable[[], object]]
 
-    By default Milvus Lite would listen on a TCP port without credentials, open to every process of the machine.
+
+def _served(path: str, *, is_reader: bool) -> _Server:
+    """Serve an embedded index; after an interrupt it is not served.
 
     Args:
         path: Folder of the index.
         is_reader: Whether to serve a copy if the index itself cannot be written, and to keep unfinished collections.
+    """
+    # Interrupts reach the main thread alone. One within the start would leave a server that was started in part and
+    # is in use nowhere, and gRPC would wait forever when it frees it.
+    with ThreadPoolExecutor(1, thread_name_prefix="index") as pool:
+        starting = pool.submit(_started, path, is_reader=is_reader)
+        try:
+            return starting.result()
+        except BaseException:
+            starting.add_done_callback(_stopped)
+            raise
+
+
+def _stopped(starting: Future[_Server]) -> None:
+    if starting.exception() is None:
+        _, stop = starting.result()
+        stop()
+
+
+def _started(path: str, *, is_reader: bool) -> _Server:
+    """Serve an embedded index on a socket in a private folder.
+
+    By default Milvus Lite would listen on a TCP port without credentials, open to every process of the machine.
     """
     from milvus_lite.adapter.grpc.server import start_server_in_thread
     from milvus_lite.exceptions import DataDirLockedError, MilvusLiteError

@@ -3,7 +3,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -12,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from milvus_lite.adapter.grpc import server as lite_server
 from numpy.typing import NDArray
 
 from locigraph.kg.errors import InvalidVectorError
@@ -288,6 +291,26 @@ def test_an_index_open_elsewhere_is_said_to_be_so_and_is_not_cleared(tmp_path: P
         ):
             MilvusIndex(path)
         assert first.collections() == ["nodes"]
+
+
+def test_an_interrupt_while_an_embedded_index_opens_leaves_it_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "index.db")
+    start = lite_server.start_server_in_thread
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        started = start(*arguments, **options)
+        signal.raise_signal(signal.SIGINT)  # its handler runs in the main thread
+        time.sleep(0.1)
+        return started
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lite_server, "start_server_in_thread", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            MilvusIndex(path)
+    with MilvusIndex(path) as opened:
+        assert opened.collections() == []
 
 
 def test_a_path_that_does_not_say_it_is_an_index_is_refused(tmp_path: Path) -> None:
