@@ -184,8 +184,8 @@ def _survives(
     assert code != 2 or "\n" not in said, said
     if part == "graph.index.db":
         if code == 0 and command in wanted:  # a reader that finds rows missing searches without the index, and says so
-            answer, _, _ = said.partition("\nsearched without the index")
-            assert answer == wanted[command][1], "another answer"
+            found, _, _ = said.partition("\nsearched without the index")
+            assert found == wanted[command][1], "another answer"
         assert command != "forget" or code == 0, said
         workbench.run_all(place, "rebuild", "refresh", "verify")  # what the error says to do
         if command not in _CHANGING:
