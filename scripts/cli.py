@@ -9,6 +9,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import is_dataclass
 from functools import cache
 from inspect import signature
@@ -27,6 +28,7 @@ _MAX_DEPTH = 20  # of a configuration
 _MAX_REPEATED = 10_000  # characters that all aliases of a configuration together may expand to
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _SIGPIPE = 141  # 128 + the number of the signal
+_NAMES = ("--space", "--user", "--agent")  # options whose values are names that users choose
 
 _HELP = {
     "demo": "run the whole pipeline on the bundled sample: graph, v1, trained v2, report",
@@ -146,6 +148,7 @@ def _run(command: str, words: list[str]) -> None:
             f"the options of {' '.join([command, *words])[:200]} cannot be read ({str(error)[:200]}); check their types"
         )
     values: dict[str, Any] = {name: value for name, value in vars(settings).items() if name != "config"}
+    values |= _lost_names(words)
     empty = _empty(values, get_type_hints(function))
     if empty is not None:
         fail(f"{empty} is null; expected a value (see locigraph {command} --help)")
@@ -244,6 +247,22 @@ def _switched_on(words: list[str], function: Callable[..., None]) -> list[str]:
         f"{word}=true" if word in switches and value.startswith("--") else word
         for word, value in zip(words, values, strict=False)
     ]
+
+
+def _lost_names(words: Sequence[str]) -> dict[str, str]:
+    """By option, the names that the parser would read as YAML and take for null, such as ``#general`` or ``~``."""
+    import yaml
+
+    lost = {}
+    for before, word in pairwise(["", *words]):
+        option, is_one_word, name = word.partition("=")
+        if not (is_one_word and option in _NAMES):
+            option, name = before, word
+        if option in _NAMES and name not in ("", "null"):
+            with suppress(yaml.YAMLError):
+                if yaml.safe_load(name) is None:
+                    lost[option.removeprefix("--")] = name
+    return lost
 
 
 def _command(name: str) -> Callable[..., None]:

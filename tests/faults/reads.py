@@ -99,8 +99,9 @@ def tries(seed: int, folder: Path) -> Iterator[Callable[[], int]]:
         names: list[SpaceId] = []
         while len(names) < len(_LETTERS):
             name = hostile_name(randomness)
-            # In a list of keys, a trailing asterisk stands for all names with that prefix.
-            names += [name] if name not in names and not name.endswith("*") else []
+            # In a list of keys, a trailing asterisk stands for all names with that prefix, and on a command line null
+            # leaves an option open.
+            names += [name] if name not in (*names, "null") and not name.endswith("*") else []
         number += 1
         place = _Place(folder / str(number), tuple(names))
         in_child(partial(_made, place))

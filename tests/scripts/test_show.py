@@ -138,6 +138,17 @@ def test_unknown_spaces_nodes_and_types_are_named(store: str) -> None:
         show(space="ana", store=store, types=["facts"])
 
 
+@pytest.mark.parametrize("name", ["#general", "~", "---", " null", "Null"])
+@pytest.mark.parametrize("option", ["space", "user"])
+def test_a_name_that_yaml_would_take_for_nothing_is_a_name(
+    option: str, name: str, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["recall", "Who plays?", f"--{option}={name}", "--store", store])
+    assert ended.value.code == 2
+    assert repr(name) in capsys.readouterr().err
+
+
 def test_types_are_separated_by_commas_and_have_the_names_of_the_prose(
     store: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
