@@ -34,7 +34,7 @@ WHERE n.type = 'episode'
 
 def find(connection: Connection) -> list[str]:
     """One line for each fault, at most five of each kind."""
-    broken = [str(row[0]) for row in connection.exec_driver_sql(f"PRAGMA integrity_check({_MOST})")]
+    broken = [" ".join(str(row[0]).split()) for row in connection.exec_driver_sql(f"PRAGMA integrity_check({_MOST})")]
     if broken != ["ok"]:
         return broken
     checks = (_lost, _unreadable_turns, _unreadable_nodes, _changed_texts, _changed_turns, embeddings.faults)

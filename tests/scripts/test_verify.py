@@ -7,12 +7,14 @@ import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
+from sqlalchemy import Connection
 
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.kg.errors import InvalidVectorError, LocigraphError
-from locigraph.kg.store import Store
+from locigraph.kg.store import Store, faults
 from locigraph.kg.types import SpaceId, TurnId
 from locigraph.retrieval.index.descriptions import DESCRIPTIONS
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
@@ -99,3 +101,13 @@ def test_where_nothing_can_be_written_indexes_are_compared_and_what_is_due_is_on
     assert "ana graph embeddings: clean" in said
     assert "rows due to the index\nbo: graph embeddings due\nstore or index cannot be written here" in said
     assert unlogged(place) == before
+
+
+def test_a_fault_that_sqlite_tells_in_several_lines_is_one_line() -> None:
+    class Damaged:
+        def exec_driver_sql(self, statement: str) -> list[tuple[str]]:
+            return [("*** in database main ***\nFragmentation of 512 bytes reported as 0 on page 1",)]
+
+    assert faults.find(cast(Connection, Damaged())) == [
+        "*** in database main *** Fragmentation of 512 bytes reported as 0 on page 1"
+    ]
