@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, select, text
 
 from locigraph.kg.files import parsed_json
+from locigraph.kg.language.tokens import one_line
 from locigraph.kg.store import embeddings, tables
 from locigraph.kg.store.commit import text_digest
 from locigraph.kg.store.rows import turn_of
@@ -34,7 +35,7 @@ WHERE n.type = 'episode'
 
 def find(connection: Connection) -> list[str]:
     """One line for each fault, at most five of each kind."""
-    broken = [" ".join(str(row[0]).split()) for row in connection.exec_driver_sql(f"PRAGMA integrity_check({_MOST})")]
+    broken = [one_line(str(row[0])) for row in connection.exec_driver_sql(f"PRAGMA integrity_check({_MOST})")]
     if broken != ["ok"]:
         return broken
     checks = (_lost, _unreadable_turns, _unreadable_nodes, _changed_texts, _changed_turns, embeddings.faults)

@@ -5,11 +5,11 @@ import json
 import os
 import signal
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event, get_ident
 from typing import Any
 
 import numpy as np
@@ -296,19 +296,27 @@ def test_an_index_open_elsewhere_is_said_to_be_so_and_is_not_cleared(tmp_path: P
 def test_an_interrupt_while_an_embedded_index_opens_leaves_it_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = str(tmp_path / "index.db")
-    start = lite_server.start_server_in_thread
+    path, main = str(tmp_path / "index.db"), get_ident()
+    start, handler, is_interrupted = lite_server.start_server_in_thread, signal.getsignal(signal.SIGINT), Event()
+
+    def interrupt(*_: object) -> None:
+        is_interrupted.set()
+        raise KeyboardInterrupt
 
     def interrupted(*arguments: Any, **options: Any) -> Any:
         started = start(*arguments, **options)
-        signal.raise_signal(signal.SIGINT)  # its handler runs in the main thread
-        time.sleep(0.1)
+        signal.pthread_kill(main, signal.SIGINT)
+        assert is_interrupted.wait(60)
         return started
 
-    with monkeypatch.context() as patched:
-        patched.setattr(lite_server, "start_server_in_thread", interrupted)
+    monkeypatch.setattr(lite_server, "start_server_in_thread", interrupted)
+    signal.signal(signal.SIGINT, interrupt)
+    try:
         with pytest.raises(KeyboardInterrupt):
             MilvusIndex(path)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    monkeypatch.undo()
     with MilvusIndex(path) as opened:
         assert opened.collections() == []
 
