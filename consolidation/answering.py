@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field
 
 from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.llm import ChatClient
@@ -20,20 +22,20 @@ class AnswerForm(Form):
     """An answer, or that the memories do not hold it."""
 
     is_known: bool
-    answer: str
+    answer: Annotated[str, Field(max_length=4_000)]
 
 
 class FactForm(Form):
     """A fact of a reference, and whether an answer has it."""
 
-    fact: str
+    fact: Annotated[str, Field(min_length=1, max_length=600)]
     is_covered: bool
 
 
 class FactsForm(Form):
     """All facts of a reference."""
 
-    facts: list[FactForm]
+    facts: list[FactForm] = Field(max_length=50)
 
 
 class GradeForm(Form):

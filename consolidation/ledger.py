@@ -158,6 +158,12 @@ class Ledger:
         with self._changed:
             return dict(self._stages)
 
+    def lines(self) -> list[str]:
+        """The usage of each stage, and of all together if there are several, as lines to print."""
+        stages = self.by_stage()
+        total = {"in all": self.total} if len(stages) > 1 else {}
+        return [f"{stage}: {spent}" for stage, spent in (stages | total).items()]
+
     def _add(self, stage: str, spent: Spent) -> None:
         self._stages[stage] = self._stages.get(stage, Spent()) + spent
 

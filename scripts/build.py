@@ -109,8 +109,8 @@ def build(
     if stopped is not None:
         raise stopped
     if isinstance(extractor, MeteredExtractor):
-        for stage, spent in extractor.ledger.by_stage().items():
-            print(f"{stage}: {spent}")
+        for line in extractor.ledger.lines():
+            print(line)
     held = ", ".join(f"{n} {t}" for t, n in sorted(counts.items()))
     print(f"{counted(len(loaded.conversations), 'space')} in {graph.url}: {held}")
     notes += [f"v1 will answer questions, since v2 cannot be used: {missing}"] if missing else []

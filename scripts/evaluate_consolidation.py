@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings, LLMSettings
 
 if TYPE_CHECKING:
+    from locigraph.consolidation.protocols import Extractor
     from locigraph.consolidation.quality import Quality, Statement
     from locigraph.kg.corpora import Conversation, Corpus
     from locigraph.kg.store import Store
@@ -34,7 +36,8 @@ def evaluate_consolidation(
     """Build graphs with a language model from a corpus with recorded facts, and score them against these facts.
 
     Prints a table and writes consolidation.json. The rows ``rules`` and ``recorded`` are for reference. Can be
-    interrupted and run again. Use another output folder for another model.
+    interrupted and run again. Run again with other models, it keeps the rows of those before, so that one table
+    compares them.
 
     Args:
         corpus: Conversations with recorded facts (corpus.extractions); choose few, since every turn costs requests.
@@ -69,16 +72,15 @@ def evaluate_consolidation(
     clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
     folder = Path(output)
     if dry_run:
-        with opening.present_store(str(folder / "llm.sqlite")) as present:
-            print(graphs.foreseen(loaded, graphs.extractor_for("llm", loaded, clients), present))
+        extractor = graphs.extractor_for("llm", loaded, clients)
+        with opening.present_store(str(_graph_of(extractor, "llm", folder))) as present:
+            print(graphs.foreseen(loaded, extractor, present))
         return
     text_encoder = opening.text_encoder(encoder).without_adapter()
     rows: dict[str, dict[str, Any]] = {}
     for name in ("rules", "recorded", *(["llm"] if llm.model else [])):
         extractor = graphs.extractor_for(name, loaded, clients)
-        with Store(folder / f"{name}.sqlite") as graph:
-            if isinstance(extractor, MeteredExtractor):
-                _refuse_other_version(graph, extractor.version)
+        with Store(_graph_of(extractor, name, folder)) as graph:
             begun = time.perf_counter()
             failed = graphs.build_graph(loaded, extractor, graph, text_encoder)
             row: dict[str, Any] = {"seconds": time.perf_counter() - begun, "failed": sum(map(len, failed.values()))}
@@ -90,28 +92,38 @@ def evaluate_consolidation(
             row |= ledger.total.stored() | {"tokens": ledger.total.tokens, "stages": stages}
         rows[llm.model if name == "llm" else name] = row
     turns = sum(len(conversation.turns) for conversation in loaded.conversations)
-    result = {
+    measured = {
         "corpus": loaded.path, "sha256": loaded.sha256, "conversations": [c.space for c in loaded.conversations],
-        "turns": turns, "threshold": threshold, "encoder": text_encoder.model_id, "rows": rows,
+        "turns": turns, "threshold": threshold, "encoder": text_encoder.model_id,
     }  # fmt: skip
-    replace_file(folder / "consolidation.json", json.dumps(result, indent=1) + "\n")
+    file = folder / "consolidation.json"
+    rows = _earlier_rows(file, measured) | rows
+    replace_file(file, json.dumps({**measured, "rows": rows}, indent=1) + "\n")
     print(_table(rows, turns, threshold))
-    print(f"written to {folder / 'consolidation.json'}")
+    print(f"written to {file}")
 
 
-def _refuse_other_version(graph: Store, version: str) -> None:
-    """Raise LocigraphError if other models or prompts built part of a graph, which would be scored as if these had."""
-    from locigraph.consolidation.pipeline import versions_of
-    from locigraph.kg.errors import LocigraphError
-    from locigraph.kg.types import TurnState
+def _graph_of(extractor: Extractor, name: str, folder: Path) -> Path:
+    """File of an extractor's graph: one for each choice of models and prompts, so that none is scored as another's."""
+    import hashlib
 
-    for space in graph.spaces():
-        held = versions_of(graph, space)
-        if held != [version] and (held or graph.turn_counts(space)[TurnState.DONE]):
-            raise LocigraphError(
-                f"the graph of {space!r} in this output was built by {'; '.join(held) or 'an unknown model'}, but this "
-                f"run uses {version}; choose another --output, or delete llm.sqlite in this one"
-            )
+    from locigraph.consolidation.protocols import MeteredExtractor
+
+    if isinstance(extractor, MeteredExtractor):
+        name = f"{name}-{hashlib.sha256(extractor.version.encode()).hexdigest()[:12]}"
+    return folder / f"{name}.sqlite"
+
+
+def _earlier_rows(file: Path, measured: Mapping[str, Any]) -> dict[str, Any]:
+    """The rows of a result of the same measurement; none if the file is absent, unreadable or of another one."""
+    import json
+
+    try:
+        found = json.loads(file.read_text())
+        rows: dict[str, Any] = found.pop("rows")
+    except (OSError, ValueError, AttributeError, KeyError):
+        return {}
+    return rows if found == measured else {}
 
 
 def _judged(corpus: Corpus, graph: Store, encoder: CachedTextEncoder, threshold: float) -> Quality:

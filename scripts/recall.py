@@ -114,8 +114,7 @@ def recall(
         shown = printable(str(found.context))
         used = f"{found.context.tokens} of {budget_tokens} tokens used"
         shown += f"\n{used}; memories that did not fit: {found.context.left_out}"
-    spent = [f"{stage}: {each}" for stage, each in ledger.by_stage().items()]
-    print("\n".join([shown, *found.notes, *spent]))
+    print("\n".join([shown, *found.notes, *ledger.lines()]))
     timing = found.timing
     encoded = f"query encoded in {timing.encode_ms:.0f} ms (including loading the text encoder)"
     print(f"{found.strategy}: {encoded}, searched in {timing.search_ms:.0f} ms")

@@ -13,7 +13,7 @@ from locigraph.scripts.assembly.settings import LLMSettings, ModelSettings, Scri
 
 if TYPE_CHECKING:
     from locigraph.consolidation.ledger import Ledger
-    from locigraph.consolidation.llm import ChatClient
+    from locigraph.consolidation.llm import ChatClient, Endpoint
 
 
 def clients_of(
@@ -25,6 +25,8 @@ def clients_of(
     option: str = "llm",
 ) -> Callable[[str], ChatClient]:
     """A function that makes the client of a stage; all stages share one cassette and one ledger.
+
+    Stages with the same model share one client too, so that what an endpoint refuses is found out, and said, once.
 
     Args:
         settings: The models.
@@ -61,6 +63,7 @@ def clients_of(
             "prices"
         )
     shared = ledger or Ledger(max_tokens=max_tokens, max_cost=max_cost)
+    made: list[tuple[Endpoint, ChatClient]] = []
 
     def make(stage: str) -> ChatClient:
         from locigraph.consolidation.cassette import BUNDLED, Cassette
@@ -91,8 +94,12 @@ def clients_of(
             # A replay has no waiting to overlap; one conversation after another makes the store the same byte by byte.
             1 if settings.mode == "replay" else concurrency,
         )
+        for same, client in made:
+            if same == endpoint:
+                return client
         cassette = Cassette(BUNDLED.get(settings.cassette, Path(settings.cassette)), settings.mode)
-        return ChatClient(endpoint, cassette, shared)
+        made.append((endpoint, ChatClient(endpoint, cassette, shared)))
+        return made[-1][1]
 
     return make
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from datetime import datetime, timedelta
 from typing import Any
 
-from locigraph.kg.counts import counted
+from locigraph.kg.counts import Spent, counted
 from locigraph.kg.language.tokens import one_line
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.store import Store
@@ -34,16 +34,16 @@ def summary_of(node: Node) -> dict[str, Any]:
 def record_of(graph: Store, space: SpaceId, node_id: NodeId, as_of: datetime | None) -> dict[str, Any]:
     """A node as a JSON object, with its earlier versions, source turns and edges, as known at a time.
 
-    Each source turn has the number of tokens that language models have read and written for it.
+    Each source turn has the number of tokens that language models have read and written for it, and what they cost.
 
     Raises:
         UnknownNodeError: If there is no such node.
     """
     node = graph.node(space, node_id, as_of=as_of)
     said = {turn.turn_id: turn.utterance for turn in graph.turns(space)}
-    tokens = Counter[str]()
+    used: defaultdict[str, Spent] = defaultdict(Spent)
     for (turn, _), spent in graph.spent(space).items():
-        tokens[turn] += spent.tokens
+        used[turn] += spent
     edges = graph.relations(space, node=node_id, as_of=as_of)
     others = [edge.target if edge.source == node_id else edge.source for edge in edges]
     texts = {
@@ -59,7 +59,9 @@ def record_of(graph: Store, space: SpaceId, node_id: NodeId, as_of: datetime | N
             for later, earlier in _history(graph, space, node)
         ],
         "sources": [
-            {"turn_id": turn, "text": said[turn], "tokens": tokens[turn]} for turn in node.provenance if turn in said
+            {"turn_id": turn, "text": said[turn], "tokens": used[turn].tokens, "cost": used[turn].cost}
+            for turn in node.provenance
+            if turn in said
         ],
         "edges": [
             {
@@ -85,7 +87,8 @@ def lines_of(found: dict[str, Any]) -> list[str]:
     for version in found["history"]:
         lines.append(f"  until {version['until']} ({version['status']}): {version['text']}")
     for source in found["sources"]:
-        cost = f" ({source['tokens']:,} tokens)" if source["tokens"] else ""
+        price = f", cost {source['cost']:.4f}" if source["cost"] else ""
+        cost = f" ({source['tokens']:,} tokens{price})" if source["tokens"] else ""
         lines.append(f"  said in {source['turn_id']}{cost}: {source['text']}")
     lines += [
         f"  {edge['label']} {edge['direction']} {edge['node']}: {edge['text']}" for edge in found["edges"][:_MOST_EDGES]

@@ -48,7 +48,11 @@ def test_tokens_and_cost_are_counted_by_stage_by_turn_and_in_all() -> None:
         ("t1", "scribe"): Spent(1, 500, 50, 0.0),
     }
     assert ledger.total == Spent(3, 3_500, 150, 0.004)
-    assert str(ledger.total) == "3 calls, 3,500 tokens read, 150 written, cost 0.0040"
+    assert ledger.lines() == [
+        "architect: 2 calls, 3,000 tokens read, 100 written, cost 0.0040",
+        "scribe: 1 call, 500 tokens read, 50 written",
+        "in all: 3 calls, 3,500 tokens read, 150 written, cost 0.0040",
+    ]
 
 
 def test_what_came_of_replies_is_counted_like_what_they_cost() -> None:

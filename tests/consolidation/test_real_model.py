@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any, Literal
 
+import httpx
 import pytest
 from pydantic import Field
 
+from locigraph.consolidation import llm
 from locigraph.consolidation.cassette import Cassette, CassetteMode
 from locigraph.consolidation.errors import ReplyFormatError
 from locigraph.consolidation.extractors.language_model import LLMExtractor
@@ -94,23 +99,65 @@ def test_what_is_wrong_is_told_to_the_model_and_both_replies_are_kept(url: str, 
     assert letter.read_text().count("--- fault\n'count' is not the number of boats") == 2
 
 
-def test_a_turn_ends_done_and_is_replayed_without_the_server_or_failed_with_its_replies_kept(
+def test_an_endpoint_that_is_unavailable_at_first_is_asked_again(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llm, "_FIRST_PAUSE_S", 0.01)
+    ledger = Ledger()
+    with unavailable_once(url) as (address, seen):
+        asked = client(address, tmp_path / "c.sqlite", ledger=ledger)
+        reply = asked.ask(ASKED, SCHEMA, lambda reply: filled(Boats, reply), purpose=Purpose("test"))
+    assert seen == [503, 200]
+    assert reply.owner in ("m1", "m2")
+    assert (ledger.total.calls, ledger.total.failed_requests) == (1, 0)
+
+
+@contextmanager
+def unavailable_once(url: str) -> Iterator[tuple[str, list[int]]]:
+    """A server that answers the first request with 503 and passes all others on; and the status of each answer."""
+    seen: list[int] = []
+
+    class Passing(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if seen:
+                found = httpx.post(
+                    url + self.path, content=body, headers={"Content-Type": "application/json"}, timeout=300
+                )
+                status, answer = found.status_code, found.content
+            else:
+                status, answer = 503, b"{}"
+            seen.append(status)
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Passing) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", seen
+        server.shutdown()
+
+
+def test_a_turn_ends_done_or_failed_with_its_replies_kept_and_a_replay_without_the_server_ends_the_same(
     url: str, tmp_path: Path
 ) -> None:
-    graphs = []
-    for address, name in ((url, "first"), (NOWHERE, "second")):
-        with Store(tmp_path / f"{name}.sqlite") as store:
-            extractor, encoder = (
-                LLMExtractor(*(client(address, tmp_path / "c.sqlite") for _ in range(2))),
-                FakeEncoder(64),
-            )
+    ends: list[Any] = []
+    modes: tuple[tuple[str, CassetteMode], ...] = ((url, "auto"), (NOWHERE, "replay"))
+    for address, mode in modes:
+        with Store(tmp_path / f"{mode}.sqlite") as store:
+            extractor = LLMExtractor(*(client(address, tmp_path / "c.sqlite", mode) for _ in range(2)))
+            encoder = FakeEncoder(64)
             store.append_turns(TURNS)
-            context = HybridContext(store, encoder)
-            Consolidator(store, extractor, encoder, context).run(SPACE)
+            Consolidator(store, extractor, encoder, HybridContext(store, encoder)).run(SPACE)
             assert len(store.turns(SPACE, state=TurnState.PENDING)) == 0
-            if failures := store.failures(SPACE):
-                assert "after 2 attempts; see" in failures[0].error
+            failures = store.failures(SPACE)
+            for failure in failures:
+                assert "after 2 attempts; see" in failure.error
                 assert "--- fault" in next((tmp_path / "c.failed").iterdir()).read_text()
-                return
-            graphs.append(graph_of(store, SPACE))
-    assert graphs[0] == graphs[1]
+            ends.append(([failure.error for failure in failures], graph_of(store, SPACE)))
+    assert ends[0] == ends[1]

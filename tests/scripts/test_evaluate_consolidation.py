@@ -58,7 +58,7 @@ def test_a_model_is_judged_beside_rules_and_records_with_what_it_cost(
     assert (replayed["calls"], replayed["cost"]) == (0, 0)
 
 
-def test_one_models_graph_is_not_judged_as_anothers(
+def test_models_are_compared_in_one_table_each_by_a_graph_of_its_own(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -68,14 +68,16 @@ def test_one_models_graph_is_not_judged_as_anothers(
     with stub_server(Stub(extracted)) as stub:
         assert run(capsys, *command, "--llm.base_url", stub.url, "--llm.model", "m")[0] == 0
         asked = len(stub.requests)
-        before = Path("out/consolidation.json").read_text()
-        code, _, error = run(capsys, *command, "--llm.base_url", stub.url, "--llm.model", "n")
-        assert_one_line_and_code_2(code, error, "was built by architect m ")
-        assert "this run uses architect n " in error
-        assert "choose another --output" in error
-        assert run(capsys, *command, "--llm.base_url", stub.url, "--llm.model", "m")[0] == 0
-    assert len(stub.requests) == asked
-    assert json.loads(before)["rows"].keys() == json.loads(Path("out/consolidation.json").read_text())["rows"].keys()
+        code, out, error = run(capsys, *command, "--llm.base_url", stub.url, "--llm.model", "n")
+        assert code == 0, error
+        assert len(stub.requests) == 2 * asked
+        rows = json.loads(Path("out/consolidation.json").read_text())["rows"]
+        assert list(rows) == ["rules", "recorded", "m", "n"]
+        assert rows["m"]["counts"] == rows["n"]["counts"]
+        assert [line.split()[0] for line in out.splitlines()[2:6]] == list(rows)
+        # At another threshold the earlier rows would not be comparable.
+        assert run(capsys, *command, "--llm.base_url", stub.url, "--llm.model", "n", "--threshold", "0.5")[0] == 0
+    assert list(json.loads(Path("out/consolidation.json").read_text())["rows"]) == ["rules", "recorded", "n"]
 
 
 def test_a_dry_run_counts_what_the_models_would_be_asked_and_makes_nothing(

@@ -50,7 +50,7 @@ def store(tmp_path: Path) -> str:
 def test_what_is_said_in_several_lines_is_shown_in_one() -> None:
     node = {"id": "n", "type": "episode", "text": "Ben: hi\nn2  episode", "turn_ids": ["t"], "valid_from": None}
     version = {"until": "2024", "status": "active", "text": "Ben: ho\u2028n3  episode"}
-    source = {"turn_id": "t", "tokens": 0, "text": "Ben: hi\rn2  episode"}
+    source = {"turn_id": "t", "tokens": 0, "cost": 0.0, "text": "Ben: hi\rn2  episode"}
     edge = {"label": "NEXT", "direction": "to", "node": "n4", "text": "Ann: so\nn5  episode"}
     whole = {
         **node,
@@ -91,9 +91,9 @@ def test_show_lists_facts_and_tells_how_one_came_and_went(store: str, capsys: py
     assert "  said in t0: " in capsys.readouterr().out
     with Store(store) as graph:
         for stage in ("architect", "scribe"):
-            graph.add_spent(SpaceId("ana"), "t0", stage, Spent(1, 900, 100))
+            graph.add_spent(SpaceId("ana"), "t0", stage, Spent(1, 900, 100, 0.002))
     main(["show", "ana", "--store", store, "--node", porto["id"]])
-    assert "  said in t0 (2,000 tokens): " in capsys.readouterr().out
+    assert "  said in t0 (2,000 tokens, cost 0.0040): " in capsys.readouterr().out
 
 
 def test_show_says_which_turns_of_its_space_are_not_consolidated_and_keeps_that_out_of_json(

@@ -12,7 +12,7 @@ from locigraph.kg.language.english import is_english
         "We had crème brûlée at Le Petit, it was the best thing I ate all year.", "Hasta la vista, Ben!",
         "See ya! Catch ya later, my dear.", "Interesting! Sounds like an awesome immersive experience.",
         "Thanks, gonna go, sorry. Cheers! Bye!", "Fekadu's ADR? Sure, push half, I'll.",
-        "I bought a green wooden canoe.",
+        "I bought a green wooden canoe.", "im coming anyway", "I love Los Angeles", "ADR passed Friday, 92 per cent.",
     ],
 )  # fmt: skip
 def test_english_is_told_from_names_and_titles_of_other_languages(text: str) -> None:
@@ -37,6 +37,10 @@ def test_english_is_told_from_names_and_titles_of_other_languages(text: str) -> 
         "A hugom tegnap vett egy piros biciklit Budapesten, és led is van rajta.",
         "Kemarin saya pergi ke Bandung bersama Sari dan membeli sepeda merah.",
         "Hôm qua tôi đi Hà Nội với Lan và mua xe.",
+        "Mein Hund heißt Bello.",
+        "Ich wohne in Berlin.",
+        "Das Wetter in Köln war schön gestern.",
+        "J'habite à Lyon.",
         "Jag bor i Stockholm nu.",
         "Jeg bor i Oslo.",
         "Moja siostra jest lekarzem.",
