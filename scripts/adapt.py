@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL
 from locigraph.scripts.assembly.settings import CorpusSettings, GraphSettings
 from locigraph.training.config import AdapterConfig, TrainerConfig
@@ -38,7 +40,7 @@ def adapt(
     from pathlib import Path
 
     from locigraph.scripts.assembly import opening
-    from locigraph.scripts.console.terminal import validated
+    from locigraph.scripts.console.terminal import printable, validated
     from locigraph.scripts.experiments import learning, provenance
 
     provenance.source_commit()
@@ -58,6 +60,8 @@ def adapt(
             details=provenance.manifest(seed, corpus={"path": loaded.path, "sha256": loaded.sha256}),
         )
     print(f"adapter {trained.version} in {trained.folder}: {validated(trained.details['validation'])}")
+    use = f"--encoder.adapter {shlex.quote(str(trained.folder))}"
+    print(printable(f"to train a graph network on its embeddings: locigraph train {use}"))
 
 
 if __name__ == "__main__":

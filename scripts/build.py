@@ -62,7 +62,7 @@ def build(
     from locigraph.kg.counts import counted
     from locigraph.kg.store import Store, TurnFailure
     from locigraph.kg.types import Scope, SpaceId
-    from locigraph.scripts.assembly import defaults, graphs, opening
+    from locigraph.scripts.assembly import defaults, exports, graphs, opening
     from locigraph.scripts.assembly.language_models import clients_of
     from locigraph.scripts.assembly.search_parts import indexer_of
     from locigraph.scripts.console.terminal import printable, spaces_list
@@ -87,7 +87,7 @@ def build(
             # Before everything that takes long, since a named checkpoint may turn out to be unusable.
             embeddings, missing = defaults.opened_embeddings(graph, vectors, text_encoder, checkpoint)
             defaults.remember_encoder(graph, used, text_encoder)
-            told, notes = graphs.as_first_stored(loaded, graph)
+            told, notes = exports.as_first_stored(loaded, graph)
             if retry_failed:
                 graphs.make_failed_pending(loaded, graph)
             failed, stopped = dict[SpaceId, list[TurnFailure]](), None
@@ -105,7 +105,7 @@ def build(
             for conversation in loaded.conversations:
                 space = conversation.space
                 counts += graph.node_counts(space) if space in known else Counter()
-                forgotten[space] = len(graph.forgotten(space, [turn.turn_id for turn in conversation.turns]))
+                forgotten[space] = len(exports.forgotten_of(conversation, loaded.format, graph))
     if stopped is not None:
         raise stopped
     if isinstance(extractor, MeteredExtractor):

@@ -179,6 +179,7 @@ class CorpusFormat:
         listing: Categories whose answers list several things, separated by commas.
         explained: Categories whose answers may be followed by a semicolon and an explanation.
         is_export: Whether it is a format in which another program stores or exports chats.
+        makes_ids: Whether the reader makes the ids of turns from their content, since the export has none.
         nameless: File name that the program gives to every export, so that the user must name the space; None if file
             names differ.
         known_sha256: Names of the published files by SHA-256. Any other file is mentioned in the notes, since its
@@ -193,5 +194,6 @@ class CorpusFormat:
     listing: tuple[str, ...] = ()
     explained: tuple[str, ...] = ()
     is_export: bool = False
+    makes_ids: bool = False
     nameless: str | None = None
     known_sha256: Mapping[str, str] = field(default_factory=dict)

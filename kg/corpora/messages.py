@@ -88,4 +88,4 @@ def _text(message: Record) -> str:
     return "\n".join(parts)
 
 
-FORMAT = CorpusFormat("messages", read, is_export=True)
+FORMAT = CorpusFormat("messages", read, is_export=True, makes_ids=True)

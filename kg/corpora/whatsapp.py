@@ -124,4 +124,10 @@ def _time(path: str, message: _Message, order: tuple[int, int, int]) -> datetime
         raise CorpusFormatError(path, None, where, message.numbers, f"a date and time ({error})") from None
 
 
-FORMAT = CorpusFormat("whatsapp", read, is_export=True, nameless="_chat")  # iOS gives every chat this file name
+FORMAT = CorpusFormat(
+    "whatsapp",
+    read,
+    is_export=True,
+    makes_ids=True,
+    nameless="_chat",  # iOS gives every chat this file name
+)

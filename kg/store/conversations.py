@@ -105,6 +105,14 @@ class Conversations(Database):
         with self._read() as connection:
             return frozenset(tombstones.contents_of(connection, space, turn_ids))
 
+    def forgotten_alike(self, space: SpaceId, turns: Sequence[Turn]) -> frozenset[TurnId]:
+        """Which exported turns are forgotten ones under another id, since ids made of content change with it.
+
+        A turn is recognised if its time was read otherwise or added, its speaker renamed, or its words edited.
+        """
+        with self._read() as connection:
+            return tombstones.alike(connection, space, turns)
+
     def has_forgotten_of(self, space: SpaceId) -> bool:
         """Whether any turn of a space was forgotten; the space itself need not exist any more."""
         with self._read() as connection:

@@ -186,6 +186,15 @@ tombstones = sa.Table(
     sa.Column("content", sa.String, nullable=False),
 )
 
+# Digests of the marks by which exports that have a forgotten turn under another id are recognised (``kg.store.alike``).
+tombstone_marks = sa.Table(
+    "tombstone_marks",
+    metadata,
+    sa.Column("space", sa.String, primary_key=True),
+    sa.Column("mark", sa.String, primary_key=True),
+    sa.Column("turn", sa.String, primary_key=True),  # as in ``tombstones``
+)
+
 # Usage of language models by turn; turn "" holds usage for no particular turn, or for forgotten turns.
 spent = sa.Table(
     "spent",

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, delete, select
 
 from locigraph.kg.errors import TurnConflictError
 from locigraph.kg.store import remembered, tables
+from locigraph.kg.store.alike import Mark, marks_of, marks_sought, recognised
 from locigraph.kg.store.rows import content_of, turn_of
 from locigraph.kg.store.statements import chunks, insert_or_keep, rows_in
 from locigraph.kg.types import SpaceId, Turn, TurnId
@@ -31,6 +32,12 @@ def put(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId] | Non
     ]
     if rows:
         connection.execute(insert_or_keep(connection, tables.tombstones), rows)
+        marks = [
+            {"space": space, "mark": _digest(mark, key), "turn": row["turn"]}
+            for turn, row in zip(turns, rows, strict=True)
+            for mark in marks_of(turn)
+        ]
+        connection.execute(insert_or_keep(connection, tables.tombstone_marks), marks)
 
 
 def any_of(connection: Connection, space: SpaceId) -> bool:
@@ -66,13 +73,17 @@ def without_forgotten(connection: Connection, turns: Sequence[Turn]) -> list[Tur
 
 def remove(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId] | None) -> int:
     """Allow forgotten turns to be added again (None: all of the space); returns how many had been forgotten."""
-    table = tables.tombstones
-    of_space = delete(table).where(table.c.space == space)
+    of_marks, of_turns = (
+        delete(table).where(table.c.space == space) for table in (tables.tombstone_marks, tables.tombstones)
+    )
     if turn_ids is None:
-        return connection.execute(of_space).rowcount
-    key = _key(connection)
-    digests = [_digest(turn_id, key) for turn_id in turn_ids]
-    return sum(connection.execute(of_space.where(table.c.turn.in_(part))).rowcount for part in chunks(digests))
+        connection.execute(of_marks)
+        return connection.execute(of_turns).rowcount
+    key, removed = _key(connection), 0
+    for part in chunks([_digest(turn_id, key) for turn_id in turn_ids]):
+        connection.execute(of_marks.where(tables.tombstone_marks.c.turn.in_(part)))
+        removed += connection.execute(of_turns.where(tables.tombstones.c.turn.in_(part))).rowcount
+    return removed
 
 
 def contents_of(connection: Connection, space: SpaceId, turn_ids: Iterable[TurnId]) -> dict[TurnId, str]:
@@ -84,6 +95,24 @@ def contents_of(connection: Connection, space: SpaceId, turn_ids: Iterable[TurnI
     key = _key(connection)
     named = {_digest(turn_id, key): turn_id for turn_id in turn_ids}
     return {named[row.turn]: row.content for row in rows_in(connection, of_space, table.c.turn, named)}
+
+
+def alike(connection: Connection, space: SpaceId, turns: Sequence[Turn]) -> frozenset[TurnId]:
+    """Which exported turns are forgotten ones under another id; see ``kg.store.alike``."""
+    if not any_of(connection, space):
+        return frozenset()
+    key, stored, table = _key(connection), tables.turns.c, tables.tombstone_marks
+    given = {_digest(turn.turn_id, key): turn.turn_id for turn in turns}
+    of_space = select(stored.turn_id).where(stored.space == space)
+    known = {*contents_of(connection, space, given.values())}
+    known |= {TurnId(row.turn_id) for row in rows_in(connection, of_space, stored.turn_id, given.values())}
+    unknown = [turn for turn in turns if turn.turn_id not in known]
+    digests = {_digest(mark, key): mark for turn in unknown for mark in marks_sought(turn)}
+    forgotten: defaultdict[Mark, list[str]] = defaultdict(list)
+    for row in rows_in(connection, select(table).where(table.c.space == space), table.c.mark, digests):
+        if row.turn not in given:
+            forgotten[digests[row.mark]].append(row.turn)
+    return frozenset(recognised(unknown, forgotten))
 
 
 def _key(connection: Connection) -> bytes:

@@ -16,18 +16,18 @@ from locigraph.consolidation.extractors import EXTRACTORS, Clients, rules_of
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.pipeline import Consolidator, built_by, refuse_other_extractor
 from locigraph.consolidation.protocols import Extractor, MeteredExtractor
-from locigraph.kg.corpora import FORMATS, Conversation, Corpus
+from locigraph.kg.corpora import Conversation, Corpus
 from locigraph.kg.counts import Spent, counted
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.store import Store, TurnFailure
-from locigraph.kg.store.rows import content_of
 from locigraph.kg.types import ANYBODY, Scope, SpaceId, Turn, TurnId, TurnState
 from locigraph.kg.views import Views
 from locigraph.retrieval.query_generator import generate_queries
 from locigraph.retrieval.text.node_vectors import embed_lacking
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder, plain_and_adapted
 from locigraph.scripts.assembly.build_context import HybridContext
+from locigraph.scripts.assembly.exports import forgotten_of
 from locigraph.training.pseudo_questions import RULES
 
 
@@ -205,41 +205,6 @@ def redacted(corpus: Corpus) -> Corpus:
     return replace(corpus, conversations=tuple(conversations))
 
 
-def as_first_stored(corpus: Corpus, store: Store) -> tuple[Corpus, list[str]]:
-    """A corpus of an export without its edits: turns that the store has with other content are as in the store.
-
-    Other programs let messages be edited and people be renamed, while the content of a stored turn never changes. For
-    the same reason forgotten turns are left out. A turn that differs from the stored one only because secrets were
-    replaced in one of them stays as it is, so that appending it is an error.
-
-    Returns:
-        The corpus, and a line that says how many turns were edited, if any. Other formats are returned as they are.
-    """
-    if not FORMATS[corpus.format].is_export:
-        return corpus, []
-    known, edited, conversations = {*store.spaces()}, 0, list[Conversation]()
-    for conversation in corpus.conversations:
-        space = conversation.space
-        held = {turn.turn_id: turn for turn in store.turns(space)} if space in known else {}
-        gone = store.forgotten(space, [turn.turn_id for turn in conversation.turns])
-        turns = [turn for turn in conversation.turns if turn.turn_id not in gone]
-        for place, turn in enumerate(turns):
-            stored = held.get(turn.turn_id, turn)
-            if _is_edited(stored, turn):
-                turns[place] = replace(stored, position=turn.position)
-                edited += 1
-        conversations.append(replace(conversation, turns=tuple(turns)))
-    verb = "was" if edited == 1 else "were"
-    notes = [f"{counted(edited, 'turn')} {verb} edited or renamed since; kept as first stored"] if edited else []
-    return replace(corpus, conversations=tuple(conversations)), notes
-
-
-def _is_edited(stored: Turn, turn: Turn) -> bool:
-    if content_of(stored) == content_of(turn):
-        return False
-    return content_of(redacted_turn(stored)) != content_of(redacted_turn(turn))
-
-
 def foreseen(corpus: Corpus, extractor: Extractor, store: Store | None) -> str:
     """What a build would do and cost, in words; no model is called and nothing is written.
 
@@ -250,7 +215,9 @@ def foreseen(corpus: Corpus, extractor: Extractor, store: Store | None) -> str:
     """
     pending, forgotten = [], 0
     for conversation in corpus.conversations:
-        gone, done = (frozenset[TurnId](), set[TurnId]()) if store is None else _settled(store, conversation)
+        gone, done = (
+            (frozenset[TurnId](), set[TurnId]()) if store is None else _settled(store, conversation, corpus.format)
+        )
         pending.append([turn for turn in conversation.turns if turn.turn_id not in gone | done])
         forgotten += len(gone)
     cost = ""
@@ -264,10 +231,10 @@ def foreseen(corpus: Corpus, extractor: Extractor, store: Store | None) -> str:
     return f"{said}; {counted(forgotten, 'forgotten turn')} would be skipped" if forgotten else said
 
 
-def _settled(store: Store, conversation: Conversation) -> tuple[frozenset[TurnId], set[TurnId]]:
+def _settled(store: Store, conversation: Conversation, corpus_format: str) -> tuple[frozenset[TurnId], set[TurnId]]:
     """Turns of a conversation that a build skips: the forgotten ones, and those that were consolidated or failed."""
     space = conversation.space
-    gone = store.forgotten(space, [turn.turn_id for turn in conversation.turns])
+    gone = forgotten_of(conversation, corpus_format, store)
     if space not in store.spaces():
         return gone, set()
     waiting = {turn.turn_id for turn in store.turns(space, state=TurnState.PENDING)}

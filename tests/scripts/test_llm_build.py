@@ -25,6 +25,8 @@ from locigraph.kg.corpora import Conversation, load_corpus
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, TurnState
 from locigraph.scripts.assembly.build_context import HybridContext
+from locigraph.scripts.assembly.language_models import clients_of
+from locigraph.scripts.assembly.settings import LLMSettings, ScribeSettings
 from tests.consolidation.endpoints import NOWHERE
 from tests.consolidation.stub_server import FAULTS, Stub, extracted, stub_server
 from tests.fakes import FakeEncoder
@@ -273,6 +275,15 @@ def test_the_examples_of_the_document_build_a_graph(
     assert "architect: 3 calls" in out
     assert {request["model"] for request in stub.requests} == {words[words.index("--llm.model") + 1]}
     assert {*stub.keys} == {key}
+
+
+def test_stages_with_one_model_share_what_was_found_out_about_its_endpoint(tmp_path: Path) -> None:
+    settings = LLMSettings(base_url=NOWHERE, model="m", cassette=str(tmp_path / "c.sqlite"))
+    clients = clients_of(settings)
+    assert clients("architect") is clients("scribe")  # so that a refusal of schemas is said once
+    clients = clients_of(replace(settings, scribe=ScribeSettings(model="writer")))
+    assert clients("architect") is not clients("scribe")
+    assert (clients("architect").model, clients("scribe").model) == ("m", "writer")
 
 
 BAD_CALLS = {

@@ -63,7 +63,7 @@ def test_a_store_carries_our_mark_and_one_of_an_earlier_version_gets_it(tmp_path
         connection.execute("ALTER TABLE provenance DROP COLUMN worded")
         for column in ("revision", "user", "agent"):
             connection.execute(f"ALTER TABLE spaces DROP COLUMN {column}")
-        for table in ("changed_spaces", "tombstones", "spent", "coined_labels"):
+        for table in ("changed_spaces", "tombstones", "tombstone_marks", "spent", "coined_labels"):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("UPDATE alembic_version SET version_num = '0001'")
     assert mark == int.from_bytes(b"Loci")
