@@ -78,13 +78,26 @@ def is_foreign(
         connection: The database.
         application_id: The application id that the header of our databases holds.
         is_earlier: Whether a database without an application id was made by an earlier version of this software.
+
+    Raises:
+        sqlite3.Error: If the file is damaged or is no database.
     """
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (objects,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+    with readable_errors():
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (objects,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
     is_unmarked_ours = not (version or objects) or is_earlier(connection)
     # Read the id last: a thread that creates the file at the same time sets the id before it adds further tables.
     (stored_id,) = connection.execute("PRAGMA application_id").fetchone()
     return bool(stored_id != application_id) if stored_id else not is_unmarked_ours
+
+
+@contextmanager
+def readable_errors() -> Iterator[None]:
+    """Raise an error in reading a database's schema as an SQLite error, even if it quotes bytes that are not UTF-8."""
+    try:
+        yield
+    except UnicodeDecodeError as error:  # Python cannot decode the message
+        raise sqlite3.DatabaseError("malformed database schema, which holds bytes that are no text") from error
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine, insert, select
 
 from locigraph.kg.errors import StoreError, shortened
-from locigraph.kg.files import STORE_ID, is_foreign
+from locigraph.kg.files import STORE_ID, is_foreign, readable_errors
 from locigraph.kg.schema import NODE_TYPES, RELATION_LABELS
 from locigraph.kg.store import tables
 
@@ -41,6 +42,7 @@ def make_engine(url: str, access: Access) -> Engine:
         file = _file_of(parsed)
         options: dict[str, Any] = {} if file is None else {"creator": lambda: _connected(file, access)}
         engine = sa.create_engine(parsed, **options)
+        logging.getLogger(f"{type(engine.pool).__module__}.{type(engine.pool).__name__}").addFilter(_is_no_interrupt)
     except (sa.exc.ArgumentError, ModuleNotFoundError) as error:
         raise StoreError(f"store URL {shown_url(url)!r} cannot be used: {error}") from error
     if engine.dialect.name != "sqlite":
@@ -67,6 +69,12 @@ def make_engine(url: str, access: Access) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
     return engine
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """Keeps SQLAlchemy from logging an interrupt of its clean-up with a traceback; it raises the interrupt anyway."""
+    kind = record.exc_info[0] if record.exc_info else None
+    return kind is None or issubclass(kind, Exception)
 
 
 def _is_unmarked_store(connection: sqlite3.Connection) -> bool:
@@ -102,7 +110,8 @@ def _connected(file: Path, access: Access) -> sqlite3.Connection:
     if access != "read":
         return connection
     try:
-        connection.execute("SELECT 1 FROM sqlite_master")
+        with readable_errors():
+            connection.execute("SELECT 1 FROM sqlite_master")
     except sqlite3.OperationalError as error:
         connection.close()
         # On a read-only disk the index of the write-ahead log cannot be created. If the log is absent or empty, it is

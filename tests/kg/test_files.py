@@ -132,3 +132,16 @@ def test_a_sealed_manifest_tells_of_any_change_and_an_unsealed_one_is_taken_as_i
     held["details"]["train"][1] = "c"
     with pytest.raises(ValueError, match="sha256 does not match"):
         check_seal(held)
+
+
+def test_a_small_database_whose_schema_holds_bytes_that_are_no_text_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    how = {"table": "vectors", "columns": "(key TEXT)"}
+    with opened_sqlite(path, lambda error: error, **how):
+        pass
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE vectors", b"CR\xc5ATE TABLE vectors"))
+    with (
+        pytest.raises(ValueError, match="malformed database schema"),
+        opened_sqlite(path, lambda error: ValueError(str(error)), **how),
+    ):
+        pass

@@ -6,10 +6,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from locigraph.kg.errors import StoreError, StoreVersionError
 from locigraph.kg.store import Store
-from locigraph.kg.store.engine import Access, file_of
+from locigraph.kg.store.engine import Access, file_of, make_engine
 from tests.fakes import SPACE, FakeEncoder, change_of, make_turn
 
 STATEMENTS = {
@@ -171,3 +172,31 @@ def test_a_store_names_a_row_that_was_changed_or_cannot_be_read(change: str, fau
 )
 def test_the_file_of_a_store_is_known_by_its_path_or_url(url: str, file: str | None) -> None:
     assert file_of(url) == (None if file is None else Path(file))
+
+
+@pytest.mark.parametrize("access", ["create", "write", "read"])
+def test_an_error_that_quotes_bytes_which_are_no_text_is_one_of_the_store(access: Access, tmp_path: Path) -> None:
+    path = filled(tmp_path / "graph.sqlite")
+    damaged = path.read_bytes()
+    assert damaged.count(b"CREATE TABLE nodes") == 1
+    path.write_bytes(damaged.replace(b"CREATE TABLE nodes", b"CR\xc5ATE TABLE nodes"))
+    with pytest.raises(StoreError, match=r"malformed database schema.*; if this is not a database of locigraph"):
+        Store(path, access=access)
+
+
+def test_an_interrupt_while_a_connection_is_given_back_is_raised_and_not_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(error: type[BaseException]) -> None:
+        engine = make_engine(str(tmp_path / f"{error.__name__}.sqlite"), "create")
+        sa.event.listen(engine, "reset", lambda *_: interrupt(error))
+        engine.connect().close()
+
+    def interrupt(error: type[BaseException]) -> None:
+        raise error
+
+    with pytest.raises(KeyboardInterrupt):
+        fail(KeyboardInterrupt)
+    assert caplog.records == []
+    fail(RuntimeError)
+    assert len(caplog.records) == 1
