@@ -12,7 +12,7 @@ from calendar import monthrange
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from typing import Literal
 
 from locigraph.kg.times import EARLIEST, LATEST
@@ -92,6 +92,12 @@ def resolve_times(text: str, spoken_on: date | None) -> list[TimeExpression]:
     Returns:
         Non-overlapping expressions with the days they refer to. An impossible date (30 February) is left out.
     """
+    return list(_resolved(text, spoken_on))
+
+
+# Consolidation reads each sentence and name several times.
+@lru_cache(maxsize=4_096)
+def _resolved(text: str, spoken_on: date | None) -> tuple[TimeExpression, ...]:
     matches: list[tuple[int, int, TimeExpression | None]] = []
     lowered = text.lower()
     if len(lowered) != len(text):  # lower-casing lengthens a few letters; positions must be valid in both strings
@@ -112,7 +118,7 @@ def resolve_times(text: str, spoken_on: date | None) -> list[TimeExpression]:
             # An impossible date covers its words all the same: "30 February 2023" does not mean February.
             kept += [expression] if expression is not None else []
             reached = end
-    return kept
+    return tuple(kept)
 
 
 Days = tuple[date, date]

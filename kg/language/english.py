@@ -55,7 +55,7 @@ def is_english(text: str) -> bool:
     messages, some of which are not in English.
     """
     all_words = words(text)
-    letters = [sign for sign in text if sign.isalpha()]
+    letters = [] if text.isascii() else [sign for sign in text if sign.isalpha()]
     if sum(sign > "\u024f" for sign in letters) > len(letters) / 2:  # beyond the Latin letters
         return False
     without_numbers = [word for word in all_words if word.isalpha()]
