@@ -9,7 +9,6 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import is_dataclass
 from functools import cache
 from inspect import signature
@@ -138,8 +137,9 @@ def _run(command: str, words: list[str]) -> None:
     mistake = mistakes.repeated(words) or mistakes.spread(words)
     if mistake is not None:
         fail(mistake)
+    plain, names = _without_names(words, function)
     try:
-        settings = parser.instantiate(parser.parse_args(_switched_on(words, function)))
+        settings = parser.instantiate(parser.parse_args(_switched_on(plain, function)))
     except LocigraphError as error:
         fail(str(error))
     except (TypeError, ValueError, AttributeError, KeyError, RecursionError) as error:
@@ -148,7 +148,7 @@ def _run(command: str, words: list[str]) -> None:
             f"the options of {' '.join([command, *words])[:200]} cannot be read ({str(error)[:200]}); check their types"
         )
     values: dict[str, Any] = {name: value for name, value in vars(settings).items() if name != "config"}
-    values |= _lost_names(words)
+    values |= names
     empty = _empty(values, get_type_hints(function))
     if empty is not None:
         fail(f"{empty} is null; expected a value (see locigraph {command} --help)")
@@ -249,20 +249,22 @@ def _switched_on(words: list[str], function: Callable[..., None]) -> list[str]:
     ]
 
 
-def _lost_names(words: Sequence[str]) -> dict[str, str]:
-    """By option, the names that the parser would read as YAML and take for null, such as ``#general`` or ``~``."""
-    import yaml
+def _without_names(words: Sequence[str], function: Callable[..., None]) -> tuple[list[str], dict[str, str]]:
+    """The words with a stand-in for each name that users choose, and these names by option.
 
-    lost = {}
-    for before, word in pairwise(["", *words]):
+    The parser reads values as YAML, which takes ``#general`` and ``~`` for null and ``[]`` for a list.
+    """
+    options = {f"--{name}" for name in signature(function).parameters}.intersection(_NAMES)
+    plain = list(words)
+    names: dict[str, str] = {}
+    for place, (before, word) in enumerate(pairwise(["", *words])):
         option, is_one_word, name = word.partition("=")
-        if not (is_one_word and option in _NAMES):
-            option, name = before, word
-        if option in _NAMES and name not in ("", "null"):
-            with suppress(yaml.YAMLError):
-                if yaml.safe_load(name) is None:
-                    lost[option.removeprefix("--")] = name
-    return lost
+        if not (is_one_word and option in options):
+            option, name = before, "" if word.startswith("-") else word
+        if option in options and name not in ("", "null"):
+            names[option.removeprefix("--")] = name
+            plain[place] = word.removesuffix(name) + "name"
+    return plain, names
 
 
 def _command(name: str) -> Callable[..., None]:

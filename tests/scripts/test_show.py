@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -138,13 +139,21 @@ def test_unknown_spaces_nodes_and_types_are_named(store: str) -> None:
         show(space="ana", store=store, types=["facts"])
 
 
-@pytest.mark.parametrize("name", ["#general", "~", "---", " null", "Null"])
-@pytest.mark.parametrize("option", ["space", "user"])
-def test_a_name_that_yaml_would_take_for_nothing_is_a_name(
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [
+        *itertools.product(
+            ["--space={}", "--user={}", "--space {}"],
+            ["#general", "~", " null", "Null", "[]", "{a: b}", "[", "1", "true", "a=b"],
+        ),
+        ("--space={}", "---"),  # as a word of its own it would be an option
+    ],
+)
+def test_a_name_is_taken_as_it_is_whatever_yaml_would_read(
     option: str, name: str, store: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["recall", "Who plays?", f"--{option}={name}", "--store", store])
+        main(["recall", "Who plays?", *[word.format(name) for word in option.split(" ")], "--store", store])
     assert ended.value.code == 2
     assert repr(name) in capsys.readouterr().err
 

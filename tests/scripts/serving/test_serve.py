@@ -76,8 +76,8 @@ def test_nothing_heavy_is_imported_before_the_command_is_checked() -> None:
     "stop",
     [
         pytest.param(signal.SIGTERM, marks=pytest.mark.long),
-        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
-        pytest.param(signal.SIGKILL, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, marks=pytest.mark.long),
+        pytest.param(signal.SIGKILL, marks=pytest.mark.long),
     ],
 )
 def test_nothing_acknowledged_is_lost_when_the_server_is_stopped_amid_adds(place: Path, stop: signal.Signals) -> None:
@@ -115,7 +115,7 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_stopped_amid_adds(place
     verify.verify(store=str(place / "memory.sqlite"), checkpoint=str(place / "checkpoint"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_requests_at_hand_are_answered_before_the_server_stops(place: Path) -> None:
     with process(place) as (child, address), httpx.Client(base_url=address, timeout=60) as client:
         turns = [TURN | {"text": f"Dog number {number}.", "turn_id": str(number)} for number in range(40)]

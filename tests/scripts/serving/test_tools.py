@@ -105,7 +105,7 @@ def test_every_tool_works_over_standard_input_and_output(place: Path) -> None:
     asyncio.run(run())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
 def test_a_server_on_standard_input_stops_at_a_signal(place: Path, stop: signal.Signals) -> None:
     with subprocess.Popen(
