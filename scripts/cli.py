@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import errno
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -144,9 +145,10 @@ def _run(command: str, words: list[str]) -> None:
         fail(str(error))
     except (TypeError, ValueError, AttributeError, KeyError, RecursionError) as error:
         # Raised by the parser itself for values of an unexpected type, such as a number in place of a mapping.
-        fail(
-            f"the options of {' '.join([command, *words])[:200]} cannot be read ({str(error)[:200]}); check their types"
+        reason = re.sub(
+            r".* argument after \*\* ", "an option that has options of its own, such as corpus, ", str(error)
         )
+        fail(f"the options of {' '.join([command, *words])[:200]} cannot be read ({reason[:200]}); check their types")
     values: dict[str, Any] = {name: value for name, value in vars(settings).items() if name != "config"}
     values |= names
     empty = _empty(values, get_type_hints(function))

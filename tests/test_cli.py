@@ -688,6 +688,42 @@ def test_what_does_not_fit_a_store_is_one_line_with_the_cure_and_changes_nothing
         assert not {turn["turn_id"] for turn in turns[:2]} & {turn.turn_id for turn in store.turns(SpaceId(space))}
 
 
+def test_a_number_in_place_of_a_group_of_options_is_said_in_words(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "c.yaml").write_text("corpus: 5\n")
+    code, _, error = run(capsys, "build", "--config", str(tmp_path / "c.yaml"), "--store", str(tmp_path / "g.sqlite"))
+    assert_one_line_and_code_2(code, error, "(an option that has options of its own, such as corpus, must be a mapping")
+
+
+@pytest.mark.long
+def test_of_two_builds_at_once_one_may_be_refused_and_every_turn_is_consolidated_once(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (line,) = beginnings(1)
+    (tmp_path / "small.jsonl").write_text(line + "\n")
+    here = ["--store", "graph.sqlite", "--encoder.model", tiny_text_encoder(tmp_path / "tiny"), "--checkpoint", "null"]
+    build = ["build", "--corpus.path", "small.jsonl", *here]
+    command = [sys.executable, "-m", "locigraph", *build]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    errors = [child.communicate(timeout=120)[1] for child in both]
+    codes = sorted(child.returncode for child in both)
+    assert codes in ([0, 0], [0, 2]), errors
+    for child, error in zip(both, errors, strict=True):
+        if child.returncode:
+            assert "is already open, in another process" in error.splitlines()[-1]
+            assert "Traceback" not in error
+    assert run(capsys, "verify", *here)[0] == 0
+    after = dump(tmp_path / "graph.sqlite")
+    assert run(capsys, *build)[0] == 0
+    assert dump(tmp_path / "graph.sqlite") == after
+    with Store("graph.sqlite", access="read") as store:
+        said = [turn["turn_id"] for session in json.loads(line)["sessions"] for turn in session["turns"]]
+        episodes = store.nodes(SpaceId(json.loads(line)["conversation_id"]), types=["episode"])
+        assert sorted(turn for node in episodes for turn in node.provenance) == sorted(said)
+
+
 def test_a_forgetting_that_finds_the_index_in_use_forgets_in_the_store_and_says_what_is_left(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
