@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import errno
 import os
-import re
 import shutil
 import sys
 import textwrap
@@ -145,9 +144,8 @@ def _run(command: str, words: list[str]) -> None:
         fail(str(error))
     except (TypeError, ValueError, AttributeError, KeyError, RecursionError) as error:
         # Raised by the parser itself for values of an unexpected type, such as a number in place of a mapping.
-        reason = re.sub(
-            r".* argument after \*\* ", "an option that has options of its own, such as corpus, ", str(error)
-        )
+        _, is_no_mapping, what = str(error).rpartition(" argument after ** ")
+        reason = f"an option that has options of its own, such as corpus, {what}" if is_no_mapping else str(error)
         fail(f"the options of {' '.join([command, *words])[:200]} cannot be read ({reason[:200]}); check their types")
     values: dict[str, Any] = {name: value for name, value in vars(settings).items() if name != "config"}
     values |= names
