@@ -1,11 +1,11 @@
 """CPU time of ``Memory.add`` per turn, compared with that in a memory that was just opened, in one run.
 
-``python -m benchmarks.add_time [--turns 100] [--before 2400] [--one_space] [--words 300] [--llm]``: turns of the
+``python -m benchmarks.add_time [--turns 100] [--before 2700] [--one_space] [--words 300] [--llm]``: turns of the
 bundled corpus ``threads`` fill the store, about four nodes each; then a further transcript is added turn by turn, every
 fourth one as if the memory had just been opened. Vectors are hashed words, so that no text encoder runs; reading them
-from the cache is part of the time. With ``--llm``, a scripted
-endpoint in a process of its own answers at once, so that only the work apart from the models is measured. With
-``--one_space``, all turns are in one space, and ``--llm`` makes it the extractor of those before, too.
+from the cache is part of the time. With ``--llm``, a scripted endpoint in a process of its own answers at once, so that
+only the work apart from the models is measured. With ``--one_space``, all turns are in one space, and ``--llm`` makes
+it the extractor of those before, too.
 """
 
 from __future__ import annotations

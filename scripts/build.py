@@ -87,7 +87,8 @@ def build(
             # Before everything that takes long, since a named checkpoint may turn out to be unusable.
             embeddings, missing = defaults.opened_embeddings(graph, vectors, text_encoder, checkpoint)
             defaults.remember_encoder(graph, used, text_encoder)
-            told, notes = exports.as_first_stored(loaded, graph)
+            forgotten = exports.forgotten_of(loaded, graph)
+            told, notes = exports.as_first_stored(loaded, graph, forgotten)
             if retry_failed:
                 graphs.make_failed_pending(loaded, graph)
             failed, stopped = dict[SpaceId, list[TurnFailure]](), None
@@ -101,11 +102,8 @@ def build(
                 defaults.remember_checkpoint(graph, defaults.checkpoint_folder(checkpoint, graph))
             known = {*graph.spaces()}
             counts: Counter[str] = Counter()
-            forgotten: Counter[SpaceId] = Counter()
             for conversation in loaded.conversations:
-                space = conversation.space
-                counts += graph.node_counts(space) if space in known else Counter()
-                forgotten[space] = len(exports.forgotten_of(conversation, loaded.format, graph))
+                counts += graph.node_counts(conversation.space) if conversation.space in known else Counter()
     if stopped is not None:
         raise stopped
     if isinstance(extractor, MeteredExtractor):
@@ -116,7 +114,7 @@ def build(
     notes += [f"v1 will answer questions, since v2 cannot be used: {missing}"] if missing else []
     for note in notes:
         print(note)
-    for space, number in (+forgotten).items():
+    for space, number in {space: len(gone) for space, gone in forgotten.items() if gone}.items():
         cure = f"to allow this again, run locigraph forget --restore --space {shlex.quote(space)}, then build again"
         print(printable(f"{space}: {counted(number, 'forgotten turn')} skipped; {cure}"))
     for space, failures in failed.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Hashable, Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar
@@ -46,17 +46,20 @@ def recognised(turns: Sequence[Turn], known: Mapping[Mark, Sequence[_K]]) -> dic
     """
     found: dict[TurnId, _K] = {}
     taken = set[_K]()
+    free = {mark: deque(keys) for mark, keys in known.items()}
     for kind in (_RETIMED, _RENAMED, _EDITED):
         left = [turn for turn in turns if turn.turn_id not in found]
         asked = [(turn, mark) for turn in left for mark in marks_sought(turn) if mark[0] == kind]
         number = Counter(mark for _, mark in asked)
         for turn, mark in asked:
-            free = [key for key in known.get(mark, ()) if key not in taken]
+            keys = free.get(mark, deque())
+            while keys and keys[0] in taken:  # each is passed once, so many equal messages take linear time
+                keys.popleft()
             # Of several messages of a speaker in one minute it cannot be told which was edited to which.
-            is_clear = kind != _EDITED or len(free) == number[mark] == 1
-            if free and is_clear and turn.turn_id not in found:
-                found[turn.turn_id] = free[0]
-                taken.add(free[0])
+            is_clear = kind != _EDITED or (number[mark] == 1 and sum(key not in taken for key in keys) == 1)
+            if keys and is_clear and turn.turn_id not in found:
+                found[turn.turn_id] = keys[0]
+                taken.add(keys[0])
     return found
 
 

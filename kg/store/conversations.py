@@ -111,7 +111,8 @@ class Conversations(Database):
         A turn is recognised if its time was read otherwise or added, its speaker renamed, or its words edited.
         """
         with self._read() as connection:
-            return tombstones.alike(connection, space, turns)
+            stored = turns_.keys_of(connection, space, [turn.turn_id for turn in turns])
+            return tombstones.alike(connection, space, turns, stored.keys())
 
     def has_forgotten_of(self, space: SpaceId) -> bool:
         """Whether any turn of a space was forgotten; the space itself need not exist any more."""

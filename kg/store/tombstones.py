@@ -7,6 +7,7 @@ import hmac
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 
 from sqlalchemy import Connection, delete, select
 
@@ -97,15 +98,15 @@ def contents_of(connection: Connection, space: SpaceId, turn_ids: Iterable[TurnI
     return {named[row.turn]: row.content for row in rows_in(connection, of_space, table.c.turn, named)}
 
 
-def alike(connection: Connection, space: SpaceId, turns: Sequence[Turn]) -> frozenset[TurnId]:
-    """Which exported turns are forgotten ones under another id; see ``kg.store.alike``."""
+def alike(
+    connection: Connection, space: SpaceId, turns: Sequence[Turn], stored: AbstractSet[TurnId]
+) -> frozenset[TurnId]:
+    """Which exported turns, apart from stored ones, are forgotten ones under another id; see ``kg.store.alike``."""
     if not any_of(connection, space):
         return frozenset()
-    key, stored, table = _key(connection), tables.turns.c, tables.tombstone_marks
+    key, table = _key(connection), tables.tombstone_marks
     given = {_digest(turn.turn_id, key): turn.turn_id for turn in turns}
-    of_space = select(stored.turn_id).where(stored.space == space)
-    known = {*contents_of(connection, space, given.values())}
-    known |= {TurnId(row.turn_id) for row in rows_in(connection, of_space, stored.turn_id, given.values())}
+    known = stored | contents_of(connection, space, given.values()).keys()
     unknown = [turn for turn in turns if turn.turn_id not in known]
     digests = {_digest(mark, key): mark for turn in unknown for mark in marks_sought(turn)}
     forgotten: defaultdict[Mark, list[str]] = defaultdict(list)

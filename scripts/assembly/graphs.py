@@ -16,7 +16,7 @@ from locigraph.consolidation.extractors import EXTRACTORS, Clients, rules_of
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.pipeline import Consolidator, built_by, refuse_other_extractor
 from locigraph.consolidation.protocols import Extractor, MeteredExtractor
-from locigraph.kg.corpora import Conversation, Corpus
+from locigraph.kg.corpora import Corpus
 from locigraph.kg.counts import Spent, counted
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.language.redaction import redacted_turn
@@ -27,7 +27,7 @@ from locigraph.retrieval.query_generator import generate_queries
 from locigraph.retrieval.text.node_vectors import embed_lacking
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder, plain_and_adapted
 from locigraph.scripts.assembly.build_context import HybridContext
-from locigraph.scripts.assembly.exports import forgotten_of
+from locigraph.scripts.assembly.exports import as_first_stored, forgotten_of
 from locigraph.training.pseudo_questions import RULES
 
 
@@ -213,13 +213,14 @@ def foreseen(corpus: Corpus, extractor: Extractor, store: Store | None) -> str:
         extractor: The extractor to build with.
         store: The store, whose processed and forgotten turns a build skips; None if there is no store yet.
     """
-    pending, forgotten = [], 0
+    forgotten: Mapping[SpaceId, frozenset[TurnId]] = {}
+    if store is not None:
+        forgotten = forgotten_of(corpus, store)
+        corpus, _ = as_first_stored(corpus, store, forgotten)
+    pending = []
     for conversation in corpus.conversations:
-        gone, done = (
-            (frozenset[TurnId](), set[TurnId]()) if store is None else _settled(store, conversation, corpus.format)
-        )
-        pending.append([turn for turn in conversation.turns if turn.turn_id not in gone | done])
-        forgotten += len(gone)
+        done = set() if store is None else forgotten[conversation.space] | _settled(store, conversation.space)
+        pending.append([turn for turn in conversation.turns if turn.turn_id not in done])
     cost = ""
     if isinstance(extractor, MeteredExtractor):
         cost = f", about {sum((extractor.estimate(turns) for turns in pending), Spent())}; no model was called"
@@ -228,17 +229,16 @@ def foreseen(corpus: Corpus, extractor: Extractor, store: Store | None) -> str:
         f"dry run: {counted(sum(map(len, pending)), 'turn')} to consolidate by {extractor.name}{cost}. They are from "
         f"{counted(sum(map(bool, pending)), 'conversation')}; turns without a time: {undated:,}"
     )
-    return f"{said}; {counted(forgotten, 'forgotten turn')} would be skipped" if forgotten else said
+    skipped = sum(map(len, forgotten.values()))
+    return f"{said}; {counted(skipped, 'forgotten turn')} would be skipped" if skipped else said
 
 
-def _settled(store: Store, conversation: Conversation, corpus_format: str) -> tuple[frozenset[TurnId], set[TurnId]]:
-    """Turns of a conversation that a build skips: the forgotten ones, and those that were consolidated or failed."""
-    space = conversation.space
-    gone = forgotten_of(conversation, corpus_format, store)
+def _settled(store: Store, space: SpaceId) -> set[TurnId]:
+    """Turns of a space that were consolidated or failed, which a build skips."""
     if space not in store.spaces():
-        return gone, set()
+        return set()
     waiting = {turn.turn_id for turn in store.turns(space, state=TurnState.PENDING)}
-    return gone, {turn.turn_id for turn in store.turns(space)} - waiting
+    return {turn.turn_id for turn in store.turns(space)} - waiting
 
 
 def encoded_of(turns: Sequence[Turn], texts: Sequence[str], builders: Mapping[SpaceId, RuleExtractor]) -> list[str]:

@@ -70,6 +70,8 @@ def test_a_changed_chat_keeps_each_turn_once_as_first_stored_and_gains_what_is_n
 ) -> None:
     assert built(whatsapp(*SAID)) == list(SAID)
     capsys.readouterr()
+    build(corpus=CHANGED[change](), store="g.sqlite", checkpoint=None, dry_run=True)
+    assert "dry run: 1 turn to consolidate" in capsys.readouterr().out
     assert built(CHANGED[change]()) == [*SAID, NEW]
     assert "edited or renamed since; kept as first stored" in capsys.readouterr().out
     assert built(CHANGED[change]()) == [*SAID, NEW]
