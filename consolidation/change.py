@@ -79,8 +79,8 @@ class ChangeBuilder:
             elif isinstance(operation, SupersedeNode):
                 # If turns come out of order, the fact must not end before both facts were known, as for the edge below.
                 end = max([turn.recorded_at, *self._state.known_since(operation.id, operation.successor)])
-                if self._state.is_open_at(operation.id, end):
-                    self._amend(NodeUpdate(operation.id, valid_to=end))
+                if (valid_to := self._state.end_if_superseded(operation.id, end)) is not None:
+                    self._amend(NodeUpdate(operation.id, valid_to=valid_to))
                 self._relations.append(NewRelation(operation.id, SUPERSEDED_BY, operation.successor))
         added = [op for op in self._plan.operations if isinstance(op, AddNode)]
         self._follow_by_later_events([op for op in added if op.type == "event_node"])

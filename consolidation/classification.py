@@ -21,13 +21,13 @@ from locigraph.consolidation.errors import ConsolidationError, ReplyFormatError
 from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.prompting import messages
 from locigraph.consolidation.replies import Form, filled, nonblank_line, strict_schema
+from locigraph.consolidation.visibility import worded_since
 from locigraph.kg.counts import Counts, counted
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.language.tokens import STOP_WORDS, words
 from locigraph.kg.schema import NODE_TYPES
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
-from locigraph.kg.times import moment
 from locigraph.kg.types import GraphChange, NewNode, NewRelation, SpaceId, TurnState
 
 if TYPE_CHECKING:
@@ -218,11 +218,10 @@ class Classifier:
 
     def _commit(self, seen: Snapshot, nodes: Sequence[NewNode], assigned: Sequence[tuple[str, int, float]]) -> None:
         vectors = self._encoder.encode([node.description for node in nodes])
-        latest = int(max(seen.recorded_at[row] for _, row, _ in assigned))  # not visible before any of its members
         self._store.commit(
             GraphChange(
                 seen.space,
-                moment(latest),
+                worded_since(self._store, seen.space, {seen.ids[row] for _, row, _ in assigned}),
                 nodes=tuple(replace(node, embedding=vector) for node, vector in zip(nodes, vectors, strict=True)),
                 relations=tuple(NewRelation(name, "CONTAINS", seen.ids[row], weight) for name, row, weight in assigned),
                 embedding_model=self._encoder.model_id,

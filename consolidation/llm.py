@@ -10,10 +10,11 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
-from openai import APIConnectionError, APIStatusError, APITimeoutError, OpenAI, OpenAIError
+from openai import APIConnectionError, APIStatusError, APITimeoutError, DefaultHttpxClient, OpenAI, OpenAIError
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import BaseModel, NonNegativeInt, ValidationError
 
@@ -22,21 +23,24 @@ from locigraph.consolidation.errors import ConsolidationError, LanguageModelErro
 from locigraph.consolidation.ledger import Ledger, Prices, Purpose, tokens_of
 from locigraph.consolidation.replies import Schema, read_reply, without_bounds
 from locigraph.kg.counts import Spent
+from locigraph.kg.language.tokens import printable_line
 
 Message = ChatCompletionMessageParam
 _Read = TypeVar("_Read")
 _ATTEMPTS = 2  # in the second attempt the model is told what was wrong with its first reply
 _PASSING = {408, 409, 425, 429}  # temporary errors, which are retried, as are those of status 500 or more
 _OF_ONE_REQUEST = {400, 413, 422}  # may concern one request only; other errors, such as a wrong key, affect all
+_OF_FORMS = {*_OF_ONE_REQUEST, 404, 500, 501}  # with which endpoints refuse a form of reply that they do not know
 _OF_SETTINGS = {400, 422}  # the subset that a wrong parameter or model can cause as well
 _UNAUTHORISED = 401
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _LEAST_S = 0.1  # shortest timeout of a retry close to the deadline
 _SHOWN = 300  # characters of an endpoint's error that are read and kept; the rest may quote the conversation
+_LONGEST_FAULT = 500  # characters of what is wrong with a reply; the rest may be text of the reply itself
 _LONGEST_REPLY = 2_000  # tokens assumed for the longest reply if max_tokens is not set
 #: Parameters that some models refuse, and the parameter that replaces them (None: leave it out).
 _INSTEAD = {"max_tokens": "max_completion_tokens", "temperature": None}
-_ABOUT_SCHEMAS = re.compile(r"response_format|json_schema|json_object|schema|grammar", re.IGNORECASE)
+_ABOUT_FORMS = re.compile(r"response_format|json_schema|json_object|schema|grammar", re.IGNORECASE)
 _LOG = logging.getLogger(__name__)
 
 
@@ -74,9 +78,20 @@ class Endpoint:
 # The parts of a chat completion that are read. Some compatible endpoints omit fields, or answer without any choice.
 
 
+class _Part(BaseModel):
+    text: str | None = None
+
+
 class _Message(BaseModel):
-    content: str | None = None
+    content: str | list[_Part] | None = None
     refusal: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The text of the message, whether it came in one piece or in parts."""
+        if isinstance(self.content, list):
+            return "".join(part.text or "" for part in self.content)
+        return self.content or ""
 
 
 class _Choice(BaseModel):
@@ -92,6 +107,25 @@ class _Usage(BaseModel):
 class _Completion(BaseModel):
     choices: list[_Choice]
     usage: _Usage | None = None
+
+
+class _TimedHttpClient(DefaultHttpxClient):
+    """Applies the timeout of a request to its whole answer, also to that of an error; usually it is for each piece.
+
+    The answer is read here, where the OpenAI client turns exceptions of its HTTP library into its own.
+    """
+
+    def send(self, request: Any, **options: Any) -> Any:
+        """The answer, read completely; raises APITimeoutError if that takes longer than the request's timeout."""
+        end = time.monotonic() + request.extensions["timeout"]["read"]
+        response = super().send(request, **{**options, "stream": True})
+        pieces = []
+        for piece in response.iter_raw():
+            pieces.append(piece)
+            if time.monotonic() > end:
+                response.close()
+                raise APITimeoutError(request)
+        return type(response)(response.status_code, headers=response.headers, content=b"".join(pieces), request=request)
 
 
 class ChatClient:
@@ -112,7 +146,7 @@ class ChatClient:
         self._endpoint = endpoint
         self._where = f"{endpoint.base_url}, model {endpoint.model!r}"
         self._client = OpenAI(
-            base_url=endpoint.base_url, api_key=endpoint.api_key, timeout=endpoint.timeout_s, max_retries=0
+            base_url=endpoint.base_url, api_key=endpoint.api_key, max_retries=0, http_client=_TimedHttpClient()
         )
         self._form = 0  # index in _FORMS of the first way that the endpoint has not refused
         self._parameters = dict(endpoint.parameters or {})  # without those that the endpoint has refused
@@ -185,7 +219,7 @@ class ChatClient:
                         self.cassette.keep([(request, text)])
                     return result
             self.ledger.count(purpose, Spent(invalid=1))
-            fault = _storable(fault)
+            fault = _storable(printable_line(fault))[:_LONGEST_FAULT]
             attempts.append((text, fault))
             complaint = f"That was not right: {fault}. Reply again, with all that was asked for."
             asked += [{"role": "assistant", "content": text}, {"role": "user", "content": complaint}]
@@ -211,17 +245,15 @@ class ChatClient:
             reply = self._completion(messages, schema)
             choice = reply.choices[0] if reply.choices else _Choice()
             message, used = choice.message or _Message(), reply.usage or _Usage()
-            text = _storable(message.content or "")
+            text = _storable(message.text)
             output_tokens = tokens_of(text) if used.completion_tokens is None else used.completion_tokens
             input_tokens = input_tokens if used.prompt_tokens is None else used.prompt_tokens
             self.ledger.count(purpose, self.prices.spent(input_tokens, output_tokens))
-        if not (text.strip() or message.refusal):
-            return text, "the reply is empty"
         if message.refusal or choice.finish_reason == "content_filter":
             return text, f"the model refuses ({(message.refusal or 'content filter')[:200]})"
-        if choice.finish_reason == "length":
+        if choice.finish_reason == "length":  # the text is empty if thoughts took all tokens
             return text, "the reply was cut off at the token limit; it must be shorter"
-        return text, None
+        return text, None if text.strip() else "the reply is empty"
 
     def _completion(self, messages: Sequence[Message], schema: Schema) -> _Completion:
         """The endpoint's answer; temporary failures are retried until the deadline."""
@@ -248,8 +280,7 @@ class ChatClient:
                 if status in _OF_SETTINGS and (name := _refused_parameter(message, parameters)) is not None:
                     self._go_without(name, message)
                     continue
-                is_about_schema = _ABOUT_SCHEMAS.search(message)
-                if status in _OF_ONE_REQUEST and is_about_schema and form + 1 < len(_FORMS):
+                if status in _OF_FORMS and _ABOUT_FORMS.search(message) and form + 1 < len(_FORMS):
                     self._step_down(form, message)
                     continue
                 if status in _OF_SETTINGS and not self._has_answered:
@@ -282,15 +313,8 @@ class ChatClient:
 
     def _answer(self, body: Mapping[str, Any], seconds: float) -> Any:
         """One answer of the endpoint as parsed JSON; raises APITimeoutError if it is not complete in time."""
-        end = time.monotonic() + seconds
-        create = self._client.with_options(timeout=seconds).chat.completions.with_streaming_response.create
-        with create(**body) as response:
-            pieces = []
-            for piece in response.iter_bytes():
-                pieces.append(piece)
-                if time.monotonic() > end:  # the library's timeout applies to each piece, not to the whole answer
-                    raise APITimeoutError(response.http_request)
-        return json.loads(b"".join(pieces))
+        completions = self._client.with_options(timeout=seconds).chat.completions
+        return json.loads(completions.with_raw_response.create(**body).content)
 
     def _step_down(self, form: int, error: str) -> None:
         if self._form == form:  # only the first of several threads changes it
@@ -334,9 +358,10 @@ def _retry_after(header: str | None) -> float | None:
     except ValueError:
         pass
     try:
-        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
+        date = parsedate_to_datetime(header)
     except ValueError:
         return None
+    return max(0.0, (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - time.time())
 
 
 def _strict_schema(messages: Sequence[Message], schema: Schema) -> dict[str, Any]:

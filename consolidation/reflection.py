@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +22,7 @@ from locigraph.consolidation.insights import Insight, insights_of
 from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.prompting import messages
 from locigraph.consolidation.replies import Form, filled, nonblank_line, strict_schema
+from locigraph.consolidation.visibility import worded_since
 from locigraph.kg.counts import Counts, counted
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import fact_types
@@ -127,10 +127,6 @@ class _Facts:
         """Source turns of the given facts, in conversation order."""
         named = {turn for fact in facts for turn in self.seen.turns_of[self.seen.row_of[fact]]}
         return tuple(turn for turn in self.seen.turn_ids if turn in named)
-
-    def latest(self, facts: Sequence[NodeId]) -> datetime:
-        """When the last of the given facts was recorded; a reflection must not be visible before its facts."""
-        return moment(max(int(self.seen.recorded_at[self.seen.row_of[fact]]) for fact in facts))
 
 
 class Reflector:
@@ -330,10 +326,11 @@ class Reflector:
         new = [(f"reflection {number}", draft) for number, draft in enumerate(drafts) if draft.revises is None]
         old = [(draft.revises, draft) for draft in drafts if draft.revises is not None]
         vectors = self._encoder.encode([draft.text for _, draft in [*new, *old]])
+        behind = {fact for draft in drafts for fact in draft.facts}
         self._store.commit(
             GraphChange(
                 facts.seen.space,
-                facts.latest([fact for draft in drafts for fact in draft.facts]),
+                worded_since(self._store, facts.seen.space, behind),
                 nodes=tuple(
                     NewNode(
                         ref, REFLECTION, draft.label, draft.text, facts.turns(draft.facts),

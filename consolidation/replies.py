@@ -17,7 +17,7 @@ Schema = Mapping[str, Any]
 _Form = TypeVar("_Form", bound="Form")
 _Read = TypeVar("_Read")
 _THOUGHT_TAG = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
-_FAULTS_TOLD = 3
+_FAULTS_TOLD, _LONGEST_FIELD = 3, 40
 _MOST_FAILED = 200  # braces tried without finding an object; each failure scans the text before it for line numbers
 # Schema keywords that limit lengths and patterns; some endpoints with strict schemas refuse them.
 _BOUNDS = ("minLength", "maxLength", "minItems", "maxItems", "pattern")
@@ -66,7 +66,8 @@ def _objects(text: str) -> Iterator[Any]:
     """The whole reply as JSON, or else each JSON object in it, without those nested in others or in thoughts."""
     try:
         try:
-            yield json.loads(text, parse_constant=_refuse_constant)
+            # Without its thoughts only if need be: words of the answer may look like the tags of thoughts.
+            yield json.loads(_without_fence(text), parse_constant=_refuse_constant)
             return
         except ValueError:
             answer = _without_thoughts(text).strip()
@@ -93,6 +94,12 @@ def _objects(text: str) -> Iterator[Any]:
             raise ValueError(f"the reply is not JSON ({fault})") from fault
     except RecursionError as error:
         raise ValueError("the reply is not JSON that can be read (nested too deeply)") from error
+
+
+def _without_fence(text: str) -> str:
+    """The content of a reply that is nothing but a fenced block of code; any other text as it is."""
+    first, _, rest = text.strip().partition("\n")
+    return rest.removesuffix("```") if first.startswith("```") and rest.endswith("```") else text
 
 
 def _without_thoughts(text: str) -> str:
@@ -127,7 +134,7 @@ def filled(form: type[_Form], reply: Any) -> _Form:
         return form.model_validate(reply)
     except ValidationError as error:
         faults = [
-            f"{'.'.join(str(part) for part in fault['loc']) or 'the reply'}: {fault['msg']}"
+            f"{'.'.join(str(part)[:_LONGEST_FIELD] for part in fault['loc']) or 'the reply'}: {fault['msg']}"
             for fault in error.errors(include_url=False)[:_FAULTS_TOLD]
         ]
         raise ValueError("; ".join(faults)) from error

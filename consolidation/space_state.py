@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 from locigraph.consolidation.blueprint import ContextNode
 from locigraph.consolidation.resolution import Resolver
 from locigraph.kg.embedded_text import TextEncoder
-from locigraph.kg.schema import EPISODE, MERGED_INTO, NAMED_TYPES, RELATION_LABELS, RelationLabel, plannable_types
+from locigraph.kg.schema import (
+    EPISODE,
+    MERGED_INTO,
+    NAMED_TYPES,
+    RELATION_LABELS,
+    RelationLabel,
+    dated_types,
+    plannable_types,
+)
 from locigraph.kg.store import Store
 from locigraph.kg.types import Node, NodeId, NodeStatus, SpaceId, Turn, TurnId
 
@@ -167,7 +175,13 @@ class SpaceState:
         nodes = [self._store.node(self.space, NodeId(ref)) for ref in refs if ref in self.planned]
         return [node.created_at for node in nodes]
 
-    def is_open_at(self, node_id: NodeId, time: datetime) -> bool:
-        """Whether a node's valid time extends beyond a time; a node that ended earlier must keep its end."""
-        valid_to = self._store.node(self.space, node_id).valid_to
-        return valid_to is None or valid_to > time
+    def end_if_superseded(self, node_id: NodeId, time: datetime) -> datetime | None:
+        """The end of a node's valid time if it is superseded at a time; None if its valid time stays as it is.
+
+        The valid time of an event is its date, which stays. A fact that ended earlier keeps its end, and one that was
+        to begin later ends when it begins.
+        """
+        node = self._store.node(self.space, node_id)
+        if node.type in dated_types() or (node.valid_to is not None and node.valid_to <= time):
+            return None
+        return max(time, node.valid_from or time)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import AfterValidator, Field
@@ -25,7 +26,6 @@ from locigraph.consolidation.blueprint import (
     UpdateNode,
     Wording,
     check_blueprint,
-    check_wording,
     needs_words,
 )
 from locigraph.consolidation.errors import ReplyFormatError, UnusableReplyError
@@ -44,15 +44,23 @@ if TYPE_CHECKING:  # its client takes a second to import
 _Result = TypeVar("_Result")
 #: Most nodes that one turn may reword, supersede or archive, so that a single malicious turn cannot destroy a memory.
 MAX_CLOSED = 3
+MAX_SHOWN_NAME = 40  # characters of a wrong name that are repeated to the model
 _MOST_OF_TURN, _MOST_OF_EARLIER = 12_000, 1_000  # characters shown of the turn, and of each earlier turn
 # Assumptions of a dry run about each call, since contexts and replies are unknown beforehand: the input shows 16 nodes
 # of 30 tokens; the reply has 1.25 times the tokens of the turn, and 120 tokens of JSON syntax.
 _NODES_READ, _WORDS_WRITTEN, _JSON_WRITTEN = 16 * 30, 1.25, 120
 
 
+def _short(name: str) -> str:
+    """The beginning of a name in a reply, which may be any text, in quotes."""
+    return repr(name[:MAX_SHOWN_NAME])
+
+
 def _plannable(name: str) -> str:
     if name not in plannable_types():
-        raise ValueError(f"{name!r} is not a type that can be planned; expected one of {', '.join(plannable_types())}")
+        raise ValueError(
+            f"{_short(name)} is not a type that can be planned; expected one of {', '.join(plannable_types())}"
+        )
     return name
 
 
@@ -158,7 +166,7 @@ class _Names:
 
     def id(self, name: str) -> NodeId:
         if name not in self.ids:
-            raise ValueError(f"id {name!r} was not shown; shown are {', '.join(self.ids) or 'none'}")
+            raise ValueError(f"id {_short(name)} was not shown; shown are {', '.join(self.ids) or 'none'}")
         return self.ids[name]
 
     def end(self, name: str) -> str:
@@ -194,10 +202,10 @@ class LLMExtractor:
     def plan(self, turn: Turn, context: Context) -> Blueprint:
         """The architect's plan; raises UnusableReplyError if its reply is unusable even after one correction."""
         names = _Names.of(context)
-        types = {node.id: node.type for node in context.shown}
+        nodes = {node.id: node for node in context.shown}
 
         def read(reply: Any) -> Blueprint:
-            plan = _plan_of(filled(PlanForm, reply), turn, names, types, _offered(context))
+            plan = _plan_of(filled(PlanForm, reply), turn, names, nodes, _offered(context))
             check_blueprint(
                 plan,
                 turn_id=turn.turn_id,
@@ -223,9 +231,11 @@ class LLMExtractor:
             refs = [words.ref for words in written]
             if len(set(refs)) != len(refs):
                 raise ValueError("a ref has words twice; write each once")
-            wording = {needed.get(words.ref, words.ref): Wording(words.label, words.description) for words in written}
-            check_wording(plan, wording)
-            return wording
+            if lacking := [ref for ref in needed if ref not in refs]:
+                raise ValueError(f"no words for {lacking[0]!r}")
+            if surplus := [ref for ref in refs if ref not in needed]:
+                raise ValueError(f"words for {_short(surplus[0])}, which is not in the plan")
+            return {needed[words.ref]: Wording(words.label, words.description) for words in written}
 
         asked = _to_write(turn, plan, context, short)
         return self._ask(self._scribe, "scribe", turn, asked, read)
@@ -285,9 +295,15 @@ def _known(node: ContextNode, turn: Turn) -> dict[str, str]:
     shown = {"type": node.type, "text": node.description}
     if node.first_day is not None:
         shown["from"] = day_in_words(node.first_day)
-    if node.superseded_at is not None and node.superseded_at <= turn.recorded_at:
-        shown["superseded_on"] = day_in_words(node.superseded_at)
+    if (since := _superseded_at(node, turn)) is not None:
+        shown["superseded_on"] = day_in_words(since)
     return shown
+
+
+def _superseded_at(node: ContextNode, turn: Turn) -> datetime | None:
+    """When the node was superseded, as far as it was known at the time of the turn; None if it was not."""
+    since = node.superseded_at
+    return since if since is not None and since <= turn.recorded_at else None
 
 
 def _offered(context: Context) -> dict[str, str]:
@@ -319,11 +335,11 @@ def _document(turn: Turn, context: Context, **more: Any) -> Document:
 
 
 def _plan_of(
-    form: PlanForm, turn: Turn, names: _Names, types: Mapping[NodeId, str], offered: Collection[str]
+    form: PlanForm, turn: Turn, names: _Names, nodes: Mapping[NodeId, ContextNode], offered: Collection[str]
 ) -> Blueprint:
     """Convert a validated form to a plan; raises ValueError for changes that an architect may not make."""
     operations: list[Operation] = []
-    type_of: dict[str, str] = {str(node_id): node_type for node_id, node_type in types.items()}
+    type_of: dict[str, str] = {str(node_id): node.type for node_id, node in nodes.items()}
     type_of |= {node.ref: node.type for node in form.add}
     for node in form.add:
         operations.append(AddNode(node.ref, node.type, node.draft, (turn.turn_id,)))
@@ -341,6 +357,9 @@ def _plan_of(
     ]
     if len(set(changed)) != len(changed):
         raise ValueError("a known node is changed twice; update, supersede or archive it once")
+    for superseded in form.supersede:
+        if _superseded_at(nodes[names.id(superseded.id)], turn) is not None:
+            raise ValueError(f"{superseded.id} was superseded before; supersede the node that replaced it, or none")
     closed = len(form.supersede) + len(form.archive) + sum(update.draft is not None for update in form.update)
     if closed > MAX_CLOSED:
         raise ValueError(f"{closed} known nodes are reworded, superseded or archived by one turn; at most {MAX_CLOSED}")
@@ -349,8 +368,11 @@ def _plan_of(
     operations += [ArchiveNode(names.id(name)) for name in form.archive]
     for edge in form.relate:
         if edge.label not in offered:
-            raise ValueError(f"label {edge.label!r} is not offered; offered are {', '.join(sorted(offered))}")
+            raise ValueError(f"label {_short(edge.label)} is not offered; offered are {', '.join(sorted(offered))}")
     edges: list[RelationForm | CoinedForm] = [*form.relate, *form.coin]
+    for joined in edges:
+        if joined.source == joined.target:
+            raise ValueError(f"{_short(joined.source)} is related to itself; name two nodes")
     operations += [AddRelation(names.end(edge.source), edge.label, names.end(edge.target)) for edge in edges]
     return Blueprint(
         tuple(operations),

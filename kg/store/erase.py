@@ -127,10 +127,14 @@ def _reopen_superseded(connection: Connection, doomed: Sequence[int]) -> None:
         own_end = (
             select(versions.c.valid_to).where(versions.c.key == closed.source).order_by(versions.c.version).limit(1)
         )
-        ends = [connection.scalar(own_end), *(row.created_at for row in left if row.target not in gone)]
+        start = connection.scalar(select(nodes.c.valid_from).where(nodes.c.key == closed.source))
+        others = [row.created_at for row in left if row.target not in gone]
+        # A fact that was superseded before it was to begin ends when it begins.
+        since, *others = (time if start is None else max(time, start) for time in [closed.created_at, *others])
+        ends = [connection.scalar(own_end), *others]
         end = min((seconds for seconds in ends if seconds is not None), default=None)
         # A fact whose own end came before it was superseded keeps that end.
-        reopened = nodes.c.key == closed.source, nodes.c.valid_to == closed.created_at
+        reopened = nodes.c.key == closed.source, nodes.c.valid_to == since
         connection.execute(update(nodes).where(*reopened).values(valid_to=end))
 
 

@@ -16,13 +16,16 @@ from locigraph.kg.language.tokens import STOP_WORDS, words
 
 #: Replies of status 200 that are of no use, or hide what is of use.
 WRONG_REPLIES = (
-    "empty", "no choices", "cut off", "refusal", "content filter", "echoed schema", "prose", "not a number",
-    "unknown id", "unknown type", "surplus field", "no list", "deep", "surrogates",
+    "empty", "no choices", "cut off", "all thought", "refusal", "content filter", "echoed schema", "prose",
+    "not a number", "unknown id", "unknown type", "surplus field", "no list", "deep", "surrogates",
 )  # fmt: skip
 #: Replies that are right inside.
 WRAPPED_REPLIES = ("fence", "thoughts", "around")
 #: Failures for the moment.
-OUTAGES = ("429", "500", "503", "408", "slow", "drops", "reset", "no JSON", "HTML")
+OUTAGES = (
+    "429", "500", "503", "408", "slow", "drops", "dripping 503", "breaks", "breaking 503", "stalls", "stalling 503",
+    "not gzip", "reset", "no JSON", "HTML",
+)  # fmt: skip
 FAULTS = (*WRONG_REPLIES, *WRAPPED_REPLIES, *OUTAGES)
 
 
@@ -37,6 +40,8 @@ class Stub:
         most: Number of faults after which all is well; None for no end.
         refuses: Types of ``response_format`` and parameters that it does not take; ``bounds`` stands for limits of
             lengths.
+        refuses_with: The status with which it does not take a ``response_format``.
+        parts: The parts of the message that it sends instead of ``answer``.
         slow_s: How long a slow reply takes.
         retry_after: What it says of that with 408, 429, 500 and 503.
         too_long: What it answers to the fault ``too long``, which is not among ``FAULTS``; nor are ``no message``,
@@ -51,6 +56,8 @@ class Stub:
     faults: Sequence[str] = FAULTS
     most: int | None = None
     refuses: Sequence[str] = ()
+    refuses_with: int = 400
+    parts: Sequence[dict[str, str]] | None = None
     slow_s: float = 0.3
     retry_after: str = "0"
     too_long: dict[str, Any] = field(default_factory=dict)
@@ -72,7 +79,8 @@ def stub_server(stub: Stub) -> Iterator[Stub]:
             stub.keys.append(self.headers["authorization"].removeprefix("Bearer "))
             form = request.get("response_format", {"type": "text"})
             if form["type"] in stub.refuses or ("bounds" in stub.refuses and "maxItems" in json.dumps(form)):
-                self._send(400, {"error": {"message": f"response_format {form['type']} is not supported here"}})
+                text = f"response_format {form['type']} is not supported here"
+                self._send(stub.refuses_with, {"error": {"message": text}})
                 return
             unknown = next((name for name in stub.refuses if name in request), None)
             if unknown is not None:
@@ -89,8 +97,12 @@ def stub_server(stub: Stub) -> Iterator[Stub]:
                 self._send(int(fault), {"error": {"message": f"fault {fault}"}}, retry_after=stub.retry_after)
             elif fault == "too long":
                 self._send(400, stub.too_long)
-            elif fault == "drops":
-                self._drip()
+            elif fault in ("drops", "dripping 503"):
+                self._drip(200 if fault == "drops" else 503)
+            elif fault in ("breaks", "breaking 503", "stalls", "stalling 503"):
+                self._break_off(503 if "503" in fault else 200, after_s=3 * stub.slow_s if "stall" in fault else 0)
+            elif fault == "not gzip":
+                self._send_text(200, "{}", "application/json", encoding="gzip")
             elif fault == "reset":
                 self.connection.close()
             elif fault in ("no JSON", "HTML"):
@@ -100,7 +112,7 @@ def stub_server(stub: Stub) -> Iterator[Stub]:
                 if fault == "slow":
                     time.sleep(stub.slow_s)
                 text, finish, refusal = _spoilt(json.dumps(stub.answer(request)), fault, request)
-                message = {"role": "assistant", "content": text, "refusal": refusal}
+                message = {"role": "assistant", "content": stub.parts or text, "refusal": refusal}
                 odd = {"no choices": [], "no message": [{}], "null message": [{"index": 0, "message": None}]}
                 choices = odd.get(fault or "", [{"index": 0, "finish_reason": finish, "message": message}])
                 counts = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
@@ -111,24 +123,40 @@ def stub_server(stub: Stub) -> Iterator[Stub]:
         def _send(self, status: int, content: Any, *, retry_after: str | None = None) -> None:
             self._send_text(status, json.dumps(content), "application/json", retry_after)
 
-        def _send_text(self, status: int, content: str, kind: str, retry_after: str | None = None) -> None:
+        def _send_text(
+            self, status: int, content: str, kind: str, retry_after: str | None = None, encoding: str | None = None
+        ) -> None:
             try:
                 self.send_response(status)
                 self.send_header("content-type", kind)
                 self.send_header("content-length", str(len(content.encode())))
                 if retry_after is not None:
                     self.send_header("retry-after", retry_after)
+                if encoding is not None:
+                    self.send_header("content-encoding", encoding)
                 self.end_headers()
                 self.wfile.write(content.encode())
             except OSError:
                 pass  # the client did not wait
 
-        def _drip(self) -> None:
-            """An answer that comes blank by blank, each in time, and does not end within three slow replies."""
-            self.send_response(200)
+        def _begin(self, status: int) -> None:
+            self.send_response(status)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", "100000")
             self.end_headers()
+
+        def _break_off(self, status: int, after_s: float) -> None:
+            """The beginning of an answer, and after a time the end of the connection."""
+            self._begin(status)
+            with suppress(OSError):
+                self.wfile.write(b'{"choices": [')
+                self.wfile.flush()
+            time.sleep(after_s)
+            self.close_connection = True
+
+        def _drip(self, status: int) -> None:
+            """An answer that comes blank by blank, each in time, and does not end within three slow replies."""
+            self._begin(status)
             end = time.monotonic() + 3 * stub.slow_s
             with suppress(OSError):
                 while time.monotonic() < end:
@@ -158,6 +186,7 @@ def _spoilt(text: str, fault: str | None, request: dict[str, Any]) -> tuple[str,
     spoilt = {
         "empty": "",
         "cut off": text[: len(text) // 2],
+        "all thought": "",
         "refusal": "",
         "echoed schema": json.dumps({"properties": {}, **schema}),
         "prose": "Sure! Here is what I would add to the graph.",
@@ -172,7 +201,7 @@ def _spoilt(text: str, fault: str | None, request: dict[str, Any]) -> tuple[str,
         "thoughts": f"<think>The user wants {{JSON}}. I could write ```json</think>\n{text}",
         "around": f"Here you are: {text} I hope this helps.",
     }  # fmt: skip
-    finish = {"cut off": "length", "content filter": "content_filter"}.get(fault or "", "stop")
+    finish = {"cut off": "length", "all thought": "length", "content filter": "content_filter"}.get(fault or "", "stop")
     return spoilt.get(fault or "", text), finish, "I cannot help with that." if fault == "refusal" else None
 
 

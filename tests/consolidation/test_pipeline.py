@@ -474,6 +474,34 @@ def test_forgetting_what_superseded_a_fact_reopens_it_though_times_run_backwards
     assert [n.valid_to for n in store.nodes(SPACE, types=["knowledge_node"])] == [None]
 
 
+def test_what_is_superseded_before_its_time_does_not_end_before_it_begins_and_an_event_keeps_its_date(
+    store: Store,
+) -> None:
+    turns = make_turns(["the show on 20 June 2024"], ["the show on 27 June 2024"])
+    store.append_turns(turns)
+
+    def plan(turn: Turn, context: Context) -> Blueprint:
+        added = (
+            AddNode("fact", "knowledge_node", f"Ann will open {turn.text}", (turn.turn_id,)),
+            AddNode("event", "event_node", f"Ann opens {turn.text}", (turn.turn_id,)),
+        )
+        successor = {"knowledge_node": "fact", "event_node": "event"}
+        return Blueprint((*added, *(SupersedeNode(known.id, successor[known.type]) for known in context.nodes)))
+
+    def times(node_type: str) -> list[tuple[date | None, date | None]]:
+        found = store.nodes(SPACE, types=[node_type])
+        return [(n.valid_from and n.valid_from.date(), n.valid_to and n.valid_to.date()) for n in found]
+
+    consolidate(store, plan)
+    assert len(edges(store, "SUPERSEDED_BY")) == 2
+    first, second = date(2024, 6, 20), date(2024, 6, 27)
+    assert times("knowledge_node") == [(first, first), (second, None)]
+    assert times("event_node") == [(first, first), (second, second)]
+    store.forget(SPACE, [turns[1].turn_id])
+    assert times("knowledge_node") == [(first, None)]
+    assert times("event_node") == [(first, first)]
+
+
 def test_an_architect_sees_which_facts_are_superseded_and_since_when_they_hold_in_one_run_or_several(
     store: Store, tmp_path: Path
 ) -> None:

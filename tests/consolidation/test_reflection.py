@@ -113,6 +113,22 @@ def test_a_reflection_is_not_known_before_the_last_of_its_facts(store: Store) ->
     assert len(store.nodes(SPACE, types=["reflection"], as_of=MONDAY + timedelta(minutes=4))) == 1
 
 
+def test_a_reflection_is_not_known_before_the_words_that_its_facts_have_now(store: Store) -> None:
+    build(store, of_ann(*HOBBIES))
+    said = store.nodes(SPACE, types=["knowledge_node"])[0]
+    last = make_turns([*of_ann(*HOBBIES), "sculpting, I mean"])[6]
+    store.append_turns([last])
+    words = "Ann said: she enjoys sculpting"
+    update = NodeUpdate(
+        said.id, description=words, add_provenance=(last.turn_id,), embedding=ENCODER.encode([words])[0]
+    )
+    store.commit(change_of(last, updates=[update], encoder=ENCODER))
+    Reflector(store, ENCODER).run(SPACE)
+    assert list(reflections(store)) == ["Ann's activities: sculpting, climbing, swimming."]
+    assert store.nodes(SPACE, types=["reflection"], as_of=last.recorded_at - timedelta(seconds=1)) == []
+    assert len(store.nodes(SPACE, types=["reflection"], as_of=last.recorded_at)) == 1
+
+
 def test_a_reflection_goes_with_a_forgotten_fact_and_is_made_anew_of_the_others(store: Store) -> None:
     build(store, of_ann(*HOBBIES, "she took up sailing"))
     Reflector(store, ENCODER).run(SPACE)

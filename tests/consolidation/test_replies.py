@@ -44,9 +44,10 @@ def test_words_of_a_reply_may_hold_fences_and_braces(said: str, around: str) -> 
     assert read_reply(around.format(json.dumps({"a": said})), taken) == {"a": said}
 
 
+@pytest.mark.parametrize("around", ["{}", "```json\n{}\n```", "\n```\n{}```\n"])
 @pytest.mark.parametrize("said", ["she wrote </think> and left", "<think>{}</think>"])
-def test_words_of_a_reply_that_is_json_alone_may_hold_tags(said: str) -> None:
-    assert read_reply(json.dumps({"a": said}), taken) == {"a": said}
+def test_words_of_a_reply_that_is_json_alone_may_hold_tags(said: str, around: str) -> None:
+    assert read_reply(around.format(json.dumps({"a": said})), taken) == {"a": said}
 
 
 def test_of_objects_that_cannot_be_read_the_last_is_told_what_is_wrong() -> None:
