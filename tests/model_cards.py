@@ -19,7 +19,7 @@ _OTHER = {"msc": "MSC, chats between people", "realmem": "RealMem, requests to a
 _STRATEGIES = {
     "text": ("dense-adapted", "dense", "v1-adapted", "v1"),
     "default": ("v2-zero", "fusion-zero", "v1-adapted", "v1"),
-    "mixing": ("v2-zero", "fusion-zero"),
+    "mixing": ("v2-zero", "fusion-zero", "v1-adapted"),
 }
 
 
@@ -91,11 +91,20 @@ def _on_locomo(name: str, version: str) -> list[str]:
     return rows
 
 
+def _cells(name: str, version: str, file: str) -> list[dict[str, Any]]:
+    """Results of a model in a record of finished checkpoints; the adapter's are beside the shipped checkpoint."""
+    record = json.loads((ROOT / "docs" / "results" / f"{file}.json").read_text())
+    if name != "text":
+        return [cell for cell in record["cells"] if cell["checkpoint"] == version]
+    graphs = record["manifest"]["settings"]["graphs"]
+    shipped = [cell for cell in record["cells"] if cell["trained"] == "shipped"]
+    return [cell for cell in shipped if f"+{version}+" in graphs[cell["tested"]]["text_encoder"]]
+
+
 def _on_others(name: str, version: str) -> list[str]:
     rows = []
-    record = json.loads((ROOT / "docs" / "results" / f"{_TRANSFER}.json").read_text())
-    for cell in record["cells"]:
-        if cell.get("checkpoint") != version or cell["tested"] not in _OTHER:
+    for cell in _cells(name, version, _TRANSFER):
+        if cell["tested"] not in _OTHER:
             continue
         for strategy in _STRATEGIES[name]:
             if strategy in cell["means"]:
@@ -106,8 +115,7 @@ def _on_others(name: str, version: str) -> list[str]:
 
 
 def _on_longmemeval(name: str, version: str) -> list[str]:
-    record = json.loads((ROOT / "docs" / "results" / "transfer-longmemeval.json").read_text())
-    if version not in (cell["checkpoint"] for cell in record["cells"]):
+    if not _cells(name, version, "transfer-longmemeval"):
         return []
     questions = unlearnt(f"transfer-longmemeval{'-mixing' * (name == 'mixing')}--longmemeval-150")
     graph = f"LongMemEval, {len(questions)} questions of it, graph by rules (docs/results/transfer-longmemeval.json)"
