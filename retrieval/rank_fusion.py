@@ -11,8 +11,9 @@ USUAL_RRF_K = 60
 #: its graphs, together with the depth of v1 (docs/experiments.md). With so few rankings the usual 60 gives the first
 #: rank hardly more weight than the twentieth, and costs v1 .02 to .04 of recall@10.
 FEW_RRF_K = 2
-#: Weight of v1's ANN arm when its text encoder has the shipped adapter. Chosen on the conversations of the bundled
-#: corpus `threads` that the adapter was not trained on (``python -m benchmarks.fusion``, docs/experiments.md).
+#: Weight of v1's ANN arm when its text encoder has an adapter. Chosen with the adapter of 2026-11-24, not today's, on
+#: the conversations of the bundled corpus `threads` that it was not trained on (``python -m benchmarks.fusion``,
+#: docs/experiments.md).
 ADAPTED_ANN_WEIGHT = 3.0
 
 

@@ -1,4 +1,4 @@
-"""Fusions learnt from questions: what the same supervision and the same signals achieve without a graph network.
+"""Fusions learnt from questions: what the same supervision and most signals of v2 achieve without a graph network.
 
 The two fusions, a linear one and boosted trees over the same signals, are the strongest baselines for graph embeddings.
 Both score every turn of a space at query time, so neither can be searched in a vector index.

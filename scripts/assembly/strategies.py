@@ -256,8 +256,8 @@ STRATEGIES: Table[Strategy] = Table(
             ),
             Strategy(
                 "fusion",
-                "linear fusion, learnt inside folds, of fifteen signals that v2 uses too: the same supervision without "
-                "a graph network",
+                "linear fusion, learnt inside folds, of fifteen signals, made from most of what v2 reads: the same "
+                "supervision without a graph network",
                 learn=_learn_fusion,
                 uses_adapter=True,
                 is_baseline=True,
