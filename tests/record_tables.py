@@ -135,7 +135,7 @@ def unseen(file: str) -> str:
     """Strategies on corpora unknown to the checkpoint: first those with v2's text encoder, each group best first."""
     means: dict[str, dict[str, Any]] = {}
     for cell in _record(file)["cells"]:
-        means.setdefault(cell["trained"], {})[cell["tested"]] = cell["means"]
+        means.setdefault(cell["trained"], {})[_title_of(cell)] = _unlearnt_means(file, cell)
     shipped, mixing = means["shipped"], means["mixing"]
     learnt = ("v2-zero", "fusion-zero")
     order = shipped.get("msc") or next(iter(shipped.values()))
@@ -154,11 +154,12 @@ def unseen(file: str) -> str:
 def unseen_contexts(file: str, *names: str) -> str:
     """The shipped checkpoint and strategies in contexts of equal length, on corpora unknown to the checkpoint."""
     cells = [cell for cell in _record(file)["cells"] if cell["trained"] == "shipped"]
+    scored = [_unlearnt_means(file, cell) for cell in cells]
     rows = [
-        [name, *(" / ".join(unsigned(cell["means"][name][key]) for key in _CONTEXTS) for cell in cells)]
+        [name, *(" / ".join(unsigned(means[name][key]) for key in _CONTEXTS) for means in scored)]
         for name in ("v2-zero", *names)
     ]
-    return _table(("strategy", *(cell["tested"] for cell in cells)), rows)
+    return _table(("strategy", *map(_title_of, cells)), rows)
 
 
 def in_folds(file: str, *names: str) -> str:
@@ -262,7 +263,21 @@ def unlearnt(file: str) -> list[dict[str, Any]]:
 def means_of(scored: Iterable[Mapping[str, Any]], name: str) -> dict[str, float]:
     """Mean scores of a strategy over questions."""
     found = [each["scores"][name] for each in scored]
-    return {metric: fmean(each[metric] for each in found) for metric in ("recall@10", "ndcg@10")}
+    return {metric: fmean(each[metric] for each in found) for metric in found[0]}
+
+
+def _unlearnt_means(file: str, cell: Mapping[str, Any]) -> Mapping[str, Mapping[str, float]]:
+    """Mean scores of each strategy over the questions of a cell whose evidence is not in the training data."""
+    if not cell["left_out"]:
+        means: Mapping[str, Mapping[str, float]] = cell["means"]
+        return means
+    kept = unlearnt(f"{file}{'-mixing' * (cell['trained'] == 'mixing')}--{cell['tested']}")
+    return {name: means_of(kept, name) for name in cell["means"]}
+
+
+def _title_of(cell: Mapping[str, Any]) -> str:
+    kept = cell["questions"] - cell["left_out"]
+    return f"{kept} of {cell['tested']}" if cell["left_out"] else str(cell["tested"])
 
 
 def _by_recall(entries: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from locigraph.scripts import cli
-from tests import api_page, filled, model_cards
+from tests import api_page, filled, model_cards, record_tables
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "checkpoints").rglob("*.md")])
@@ -64,6 +64,13 @@ def test_a_stale_number_in_a_table_is_replaced_and_the_text_around_it_is_kept(tm
     assert made.startswith("Before.\n<!-- filled: pretraining pretraining -->\n\n| conversations with questions |")
     assert made.endswith("|\n\n<!-- /filled -->\nAfter.\n")
     assert "| 0 | .797 / .671 |" in made
+
+
+def test_questions_whose_evidence_was_learnt_do_not_count_in_a_table() -> None:
+    kept = record_tables.unlearnt("transfer-longmemeval--longmemeval-150")
+    head, _, shipped, *_ = record_tables.unseen("transfer-longmemeval").splitlines()
+    assert head == f"| strategy | {len(kept)} of longmemeval-150 |"
+    assert shipped.endswith(f" / {record_tables.means_of(kept, 'v2-zero')['ndcg@10']:.3f} |".replace("0.", "."))
 
 
 def test_a_mark_of_no_table_is_named_with_the_tables_that_there_are(tmp_path: Path) -> None:
