@@ -1,4 +1,4 @@
-"""What categories, reflections, parts of events and causes add to v2, as further relations of its trained network.
+"""What categories, reflections, parts of events, causes and sessions add to v2, as further relations of its network.
 
     locigraph build --corpus.path locomo10.json --corpus.format locomo --consolidation recorded --store locomo.sqlite
     python -m benchmarks.second_pass_network --store locomo.sqlite --corpus locomo10.json --rows reflection cause
@@ -10,7 +10,8 @@ The second passes of ``--passes`` run on a copy of the store, by rules; ``link``
 ``--passes`` without a name takes the store as it is, for example with the reflections of ``locigraph reflect
 --llm.model NAME``. Only language models find parts of events, so these come from a cassette. The graph links
 reflections to facts, and parts to events, but neither to turns; so an edge is added to the snapshot from each of them
-to the turns from which the fact or event was derived. Each row is tried by itself; ``category+reflection`` tries two
+to the turns from which the fact or event was derived. By the row ``session`` a turn takes in all others of its session.
+Each row is tried by itself; ``category+reflection`` tries two
 together. The weights of the new relations start at 0, or at ``--start``; if the training graphs hold no such edge,
 these initial weights are what is tested. One seed, exact search. With ``--learnt_store`` (and ``--learnt_corpus``, a
 bundled corpus) the network learns from another corpus, of which nothing is held back, as the shipped checkpoint does;
@@ -25,6 +26,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,8 @@ from locigraph.training.comparison import run_checkpoint
 from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
 from locigraph.training.folds import FoldTrainer, plan_folds
 
+# Family of the edges between the turns of a session, which no graph holds.
+_SESSION = "SESSION"
 #: Types of the nodes that causal edges connect, among those that the network uses.
 _CAUSAL = (EPISODE, "event_node", "knowledge_node")
 
@@ -101,6 +105,7 @@ ROWS = {
         ],
         is_mutual=True,
     ),
+    "session": Row(_SESSION, (), [NetworkRelation("session", EPISODE, _SESSION)]),
 }  # fmt: skip
 
 
@@ -126,6 +131,7 @@ def with_turns(seen: Snapshot) -> Snapshot:
                 if episode != node
             }
         )
+    added += _within_sessions(seen)
     source, target = (np.array([edge[at] for edge in added], dtype=np.int64) for at in (1, 2))
     labels = np.array([edge[0] for edge in added], dtype=np.str_)
     return replace(
@@ -136,6 +142,15 @@ def with_turns(seen: Snapshot) -> Snapshot:
         families=np.append(seen.families, labels),
         weights=np.append(seen.weights, np.ones(len(labels), dtype=np.float32)),
     )
+
+
+def _within_sessions(seen: Snapshot) -> list[tuple[str, int, int]]:
+    """Edges between any two turns of a session, in both directions."""
+    sessions: dict[str, list[int]] = {}
+    for session, row in zip(seen.session_ids, seen.episode_rows.tolist(), strict=True):
+        if row >= 0:
+            sessions.setdefault(session, []).append(row)
+    return [(_SESSION, *ends) for rows in sessions.values() for ends in permutations(rows, 2)]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from __future__ import annotations
 def compare(
     *,
     scores: str = "runs/evaluate/question_scores.jsonl.gz",
+    also: list[str] | None = None,
     pairs: list[str] | None = None,
     metrics: str = "recall@10,ndcg@10",
     without: list[str] | None = None,
@@ -17,6 +18,8 @@ def compare(
 
     Args:
         scores: question_scores.jsonl.gz of locigraph evaluate, or of a record in docs/results.
+        also: Further such files about the same questions. Strategies of the second file are named v2@2, those of the
+            third v2@3, and so on.
         pairs: Comparisons such as ["v2:fusion", "v2:v1"], each the first minus the second; Holm's correction covers
             all of them within a metric. null for no comparisons.
         metrics: Names of the metrics, separated by commas.
@@ -49,6 +52,7 @@ def compare(
         found = compare_again(
             Path(scores),
             [(pair[0], pair[1]) for pair in asked],
+            also=[Path(path) for path in also or ()],
             metrics=parts(metrics),
             without=without or (),
             seed=seed,

@@ -6,8 +6,10 @@ import gzip
 import json
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from locigraph.kg.files import parsed_json, replace_file
 from locigraph.retrieval.evaluation.errors import EvaluationError
@@ -57,38 +59,52 @@ def compare_again(
     path: Path,
     pairs: Sequence[tuple[str, str]],
     *,
+    also: Sequence[Path] = (),
     metrics: Sequence[str] = ("recall@10", "ndcg@10"),
     without: Iterable[str] = (),
     seed: int = 0,
 ) -> list[Comparison]:
-    """Recompute the comparisons of a recorded result from the scores of its questions.
+    """Recompute the comparisons of recorded results from the scores of their questions.
 
     Args:
         path: File written by ``write_question_scores``.
-        pairs: Strategies (a, b), reported as a minus b.
-        metrics: Names of metrics that the file holds.
-        without: IDs of questions to leave out, in addition to those that the record left out.
+        pairs: Strategies (a, b), reported as a minus b. A strategy of the second file is named ``v2@2``, and so on.
+        also: Further files, about the same questions.
+        metrics: Names of metrics that the files hold.
+        without: IDs of questions to leave out, in addition to those that a record left out.
         seed: Random seed of the bootstrap and of the sign patterns; that of the record reproduces its numbers.
 
     Raises:
-        EvaluationError: If the file is not of this kind, no question is left, or a pair or metric is unknown.
+        EvaluationError: If a file is not of this kind, or about other questions, or no question is left, or a pair or
+            metric is unknown.
     """
     left_out = set(without)
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") as lines:
-            records = [parsed_json(line) for line in lines]
-        records = [line for line in records if not (line.get("left_out") or line["question_id"] in left_out)]
-        names = list(records[0]["scores"]) if records else []
-        columns = list(records[0]["scores"][names[0]]) if names else []
-        scores = {
-            name: np.array([[line["scores"][name][metric] for metric in columns] for line in records]) for name in names
-        }
-        questions = [QuestionOutcome(line["question_id"], line["space"], line["category"], ()) for line in records]
-    except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError) as error:
-        raise EvaluationError(f"{path}: not a question scores file of locigraph evaluate ({error!r})") from error
-    if not records:
+    files = [_read(each) for each in (path, *also)]
+    for file, records in zip(also, files[1:], strict=True):
+        if records.keys() != files[0].keys():
+            raise EvaluationError(
+                f"{file}: its questions are not those of {path} ({len(records):,} and {len(files[0]):,}); compare "
+                "records of the same questions"
+            )
+    left_out |= {name for records in files for name, line in records.items() if line.get("left_out")}
+    kept = [name for name in files[0] if name not in left_out]
+    if not kept:
         raise EvaluationError(f"{path}: no question is left; there is nothing to compare")
-    check_comparisons(pairs, metrics, names, columns)
+    scores: dict[str, NDArray[np.float64]] = {}
+    for number, (file, records) in enumerate(zip((path, *also), files, strict=True), start=1):
+        lines = [records[name] for name in kept]
+        try:
+            if number == 1:
+                columns = list(next(iter(lines[0]["scores"].values())))
+                questions = [
+                    QuestionOutcome(line["question_id"], line["space"], line["category"], ()) for line in lines
+                ]
+            for name in lines[0]["scores"]:
+                table = [[line["scores"][name][metric] for metric in columns] for line in lines]
+                scores[name if number == 1 else f"{name}@{number}"] = np.array(table)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise _not_scores(file, error) from error
+    check_comparisons(pairs, metrics, list(scores), columns)
     return compare(
         scores,
         columns,
@@ -98,3 +114,16 @@ def compare_again(
         categories=rows_by_category(questions),
         seed=seed,
     )
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    """The lines of a file of question scores, by the question's ID."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            return {line["question_id"]: line for line in map(parsed_json, lines)}
+    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+        raise _not_scores(path, error) from error
+
+
+def _not_scores(path: Path, error: Exception) -> EvaluationError:
+    return EvaluationError(f"{path}: not a question scores file of locigraph evaluate ({error!r})")

@@ -40,6 +40,20 @@ def test_the_statistics_of_a_record_come_out_the_same_again(tmp_path: Path) -> N
     assert compare_again(path, pairs[:1], metrics=["recall@5"], without=["q0"])[0]["delta"] != expected[0]["delta"]
 
 
+def test_strategies_of_two_records_of_the_same_questions_are_compared_as_if_they_stood_in_one(tmp_path: Path) -> None:
+    runs = [run("v2", 0.5), run("v1", 0.2)]
+    both, one, other, fewer = (tmp_path / f"{name}.jsonl.gz" for name in ("both", "one", "other", "fewer"))
+    write_question_scores(both, outcomes(), runs, left_out=["q1", "q2"])
+    write_question_scores(one, outcomes(), runs[:1], left_out=["q1"])
+    write_question_scores(other, outcomes(), runs[1:], left_out=["q2"])
+    (expected,) = compare_again(both, [("v2", "v1")], metrics=["recall@10"])
+    (found,) = compare_again(one, [("v2", "v1@2")], also=[other], metrics=["recall@10"])
+    assert found == {**expected, "b": "v1@2"}
+    write_question_scores(fewer, outcomes(39), runs[1:])
+    with pytest.raises(EvaluationError, match=r"fewer.*its questions are not those of .*one.* \(39 and 40\)"):
+        compare_again(one, [("v2", "v1@2")], also=[fewer])
+
+
 def test_contexts_are_among_the_scores(tmp_path: Path) -> None:
     runs = [
         planted_run("v2", first_gold_rank=1, tokens_a_turn=100),
