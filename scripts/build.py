@@ -104,11 +104,11 @@ def build(
             counts: Counter[str] = Counter()
             for conversation in loaded.conversations:
                 counts += graph.node_counts(conversation.space) if conversation.space in known else Counter()
-    if stopped is not None:
-        raise stopped
     if isinstance(extractor, MeteredExtractor):
         for line in extractor.ledger.lines():
             print(line)
+    if stopped is not None:
+        raise stopped
     held = ", ".join(f"{n} {t}" for t, n in sorted(counts.items()))
     print(f"{counted(len(loaded.conversations), 'space')} in {graph.url}: {held}")
     notes += [f"v1 will answer questions, since v2 cannot be used: {missing}"] if missing else []

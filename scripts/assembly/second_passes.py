@@ -93,6 +93,8 @@ def run(
                     print(f"{done}; run locigraph verify to bring the indexes up to date")
                 elif once:
                     print(done)
+                if client is not None and (once or done != nothing):
+                    print("\n".join(client.ledger.lines()))
                 if (once and is_whole) or stop.wait(interval or 0):
                     break
     finally:

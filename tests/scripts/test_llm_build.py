@@ -213,8 +213,10 @@ def test_the_command_builds_stops_with_code_3_and_goes_on(
     assert not (tmp_path / "g.sqlite").exists()
     with stub_server(Stub(extracted, rate=1, faults=["prose"], most=1)) as stub:
         command += ["--llm.base_url", stub.url, "--llm.model", "m", "--llm.scribe.model", "writer"]
-        code, _, error = run(capsys, *command, "--max_tokens", "4000")
+        code, out, error = run(capsys, *command, "--max_tokens", "4000")
         assert code == 3
+        assert "architect: " in out
+        assert "in all: " in out
         assert error.splitlines()[-1].startswith("locigraph: stopped by max_tokens 4,000")
         # What is done can be asked meanwhile.
         code, out, error = run(capsys, "recall", "Who sings?", "--space", "harbor", "--store", "g.sqlite")

@@ -151,6 +151,17 @@ def test_sigterm_ends_the_service_cleanly(built: tuple[Path, list[str]], tmp_pat
     assert unclassified(folder / "g.sqlite") == 0
 
 
+def test_a_pass_with_a_language_model_says_what_it_used(
+    built: tuple[Path, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with endpoint(lambda messages: (200, '{"insights": []}')) as (url, seen):
+        model = ["--llm.base_url", url, "--llm.model", "m", "--llm.cassette", str(tmp_path / "c.sqlite")]
+        code, out, error = run(capsys, "reflect", "--once", "--llm.input_price", "1", *model, *built[1])
+    assert code == 0, error
+    assert f"reflection: {counted(len(seen), 'call')}, " in out
+    assert "cost 0." in out
+
+
 @pytest.mark.parametrize("command", ["link", "reflect"])
 def test_sigterm_ends_a_service_that_waits_for_an_endpoint_at_once(
     command: str, built: tuple[Path, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
