@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from locigraph.consolidation.errors import LanguageModelError, MissingReplyError
+from locigraph.consolidation.ledger import Origin
+from locigraph.kg.counts import Spent
 from locigraph.kg.errors import same_beginning
 from locigraph.kg.files import MAKE_ROOM, ensure_table, has_table, is_of_disk, opened_sqlite, replace_file
 
@@ -23,6 +25,7 @@ Attempt = tuple[str | None, str]
 BUNDLED = {"sample": Path(__file__).parent / "cassettes" / "sample.sqlite"}
 _SHOWN = 60  # characters that an error shows of each of two requests where they differ
 _FAILURES = "(key TEXT PRIMARY KEY, replies TEXT NOT NULL, faults TEXT NOT NULL)"  # lists in JSON, by attempt
+_ORIGINS = "(key TEXT PRIMARY KEY, endpoint TEXT NOT NULL, spent TEXT NOT NULL)"  # spent: counts in JSON
 _NEAREST_OF = 2_000  # newest recorded requests that are searched for the one most similar to a missing one
 
 
@@ -51,12 +54,26 @@ class Cassette:
             rows = (file.execute("SELECT key, reply FROM calls WHERE key = ?", (key,)).fetchone() for key in keys)
             return dict(row for row in rows if row is not None)
 
-    def keep(self, calls: Sequence[tuple[Mapping[str, Any], str]]) -> None:
-        """Record requests with their replies, replacing earlier replies to and failures of the same requests."""
+    def origin(self, key: str) -> Origin | None:
+        """Where the reply to or the failure of a request came from; None if this was not recorded."""
+        with self._opened() as file:
+            if not has_table(file, "origins"):  # recorded by an earlier version
+                return None
+            row = file.execute("SELECT endpoint, spent FROM origins WHERE key = ?", (key,)).fetchone()
+        return None if row is None else Origin(row[0], Spent.of_stored(json.loads(row[1])))
+
+    def keep(self, calls: Sequence[tuple[Mapping[str, Any], str]], origin: Origin | None = None) -> None:
+        """Record requests with their replies, replacing earlier replies to and failures of the same requests.
+
+        Args:
+            calls: The requests and their replies.
+            origin: The origin of each of these replies; None if it is unknown.
+        """
         rows = [(key_of(request), json.dumps(request, sort_keys=True), reply) for request, reply in calls]
         with self._opened() as file, file:
             file.executemany("INSERT OR REPLACE INTO calls VALUES (?, ?, ?)", rows)
             file.executemany("DELETE FROM failures WHERE key = ?", [(key,) for key, _, _ in rows])
+            _keep_origin(file, [key for key, _, _ in rows], origin)
 
     def refuse_missing(self, request: Mapping[str, Any]) -> None:
         """In ``replay`` mode, raise MissingReplyError, which describes the most similar recorded request.
@@ -74,7 +91,9 @@ class Cassette:
             "mode to auto to ask the endpoint"
         )
 
-    def keep_failed(self, request: Mapping[str, Any], attempts: Sequence[Attempt]) -> None:
+    def keep_failed(
+        self, request: Mapping[str, Any], attempts: Sequence[Attempt], origin: Origin | None = None
+    ) -> None:
         """Record a failed request and its attempts, both for replays and as a text file for people to read."""
         path, key = self.failure_file(request), key_of(request)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,6 +104,7 @@ class Cassette:
         with self._opened() as file, file:
             row = (key, json.dumps([reply for reply, _ in attempts]), json.dumps([fault for _, fault in attempts]))
             file.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?)", row)
+            _keep_origin(file, [key], origin)
 
     def failed(self, request: Mapping[str, Any]) -> list[Attempt]:
         """In ``replay`` mode, the attempts of a request that failed; empty if it did not fail, and in other modes."""
@@ -113,11 +133,20 @@ class Cassette:
         with opened_sqlite(self.path, self._failed, table="calls", columns=columns) as file:
             if self.mode != "replay":
                 ensure_table(file, "failures", _FAILURES)
+                ensure_table(file, "origins", _ORIGINS)
             yield file
 
     def _failed(self, error: sqlite3.Error) -> LanguageModelError:
         cure = MAKE_ROOM if is_of_disk(error) else "if no other process locks it, name another"
         return LanguageModelError(f"{self.path}: the cassette of replies cannot be used ({error}); {cure}")
+
+
+def _keep_origin(file: sqlite3.Connection, keys: Sequence[str], origin: Origin | None) -> None:
+    """Record the origin of what was just recorded under these keys, or remove an earlier one if it is unknown."""
+    file.executemany("DELETE FROM origins WHERE key = ?", [(key,) for key in keys])
+    if origin is not None:
+        spent = json.dumps(origin.spent.stored())
+        file.executemany("INSERT INTO origins VALUES (?, ?, ?)", [(key, origin.endpoint, spent) for key in keys])
 
 
 def _difference(asked: Mapping[str, Any], recorded: Mapping[str, Any]) -> tuple[tuple[int, int], str]:

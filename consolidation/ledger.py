@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -37,6 +37,19 @@ class Purpose:
     turn_id: TurnId | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a recorded reply came from, and what it took.
+
+    Attributes:
+        endpoint: Base URL of the endpoint.
+        spent: Usage of the request, including its unusable replies.
+    """
+
+    endpoint: str
+    spent: Spent
+
+
 class Accounts(Protocol):
     """The part of a store that the ledger needs: it keeps the usage of each space."""
 
@@ -57,9 +70,18 @@ class Ledger:
     Args:
         max_tokens: Limit on input plus output tokens for a store, over all runs; None for no limit.
         max_cost: Limit on their cost, in the currency of the prices; None for no limit.
+        on_recorded: Called with each reply or failure that a cassette is about to repeat; its origin is None if it is
+            unknown. An error that it raises prevents the use of the reply.
     """
 
-    def __init__(self, *, max_tokens: int | None = None, max_cost: float | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        max_tokens: int | None = None,
+        max_cost: float | None = None,
+        on_recorded: Callable[[Purpose, Origin | None], None] = lambda purpose, origin: None,
+    ) -> None:
+        self.on_recorded = on_recorded
         self._max_tokens = max_tokens
         self._max_cost = max_cost
         self._stages: dict[str, Spent] = {}

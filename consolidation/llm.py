@@ -20,7 +20,7 @@ from pydantic import BaseModel, NonNegativeInt, ValidationError
 
 from locigraph.consolidation.cassette import Attempt, Cassette, key_of
 from locigraph.consolidation.errors import ConsolidationError, LanguageModelError, MissingReplyError, ReplyFormatError
-from locigraph.consolidation.ledger import Ledger, Prices, Purpose, tokens_of
+from locigraph.consolidation.ledger import Ledger, Origin, Prices, Purpose, tokens_of
 from locigraph.consolidation.replies import Schema, read_reply, without_bounds
 from locigraph.kg.counts import Spent
 from locigraph.kg.language.tokens import printable_line
@@ -186,8 +186,18 @@ class ChatClient:
         request = self.request(messages, schema)
         key = key_of(request)
         recorded = self.cassette.find([key]).get(key)
-        if failed := self.cassette.failed(request):  # recorded later than any reply that the cassette holds
+        failed = self.cassette.failed(request)
+        if recorded is not None or failed:
+            self.ledger.on_recorded(purpose, self.cassette.origin(key))
+        if failed:  # recorded later than any reply that the cassette holds
             raise self._useless(request, failed)
+        spent = Spent()
+
+        def count(more: Spent) -> None:
+            nonlocal spent
+            spent += more
+            self.ledger.count(purpose, more)
+
         asked = list(messages)
         attempts: list[Attempt] = []
         for attempt in range(_ATTEMPTS):
@@ -202,10 +212,10 @@ class ChatClient:
                     )
                 self.cassette.refuse_missing(request)
                 try:
-                    text, fault = self._reply(asked, schema, purpose)
+                    text, fault = self._reply(asked, schema, count)
                 except ReplyFormatError as error:  # the endpoint refuses the request
-                    self.ledger.count(purpose, Spent(failed_requests=1))
-                    self.cassette.keep_failed(request, [*attempts, (None, str(error))])
+                    count(Spent(failed_requests=1))
+                    self.cassette.keep_failed(request, [*attempts, (None, str(error))], self._origin(spent))
                     raise
             if fault is None:
                 try:
@@ -214,18 +224,21 @@ class ChatClient:
                     fault = str(error)
                 else:
                     if attempt:
-                        self.ledger.count(purpose, Spent(repaired=1))
+                        count(Spent(repaired=1))
                     if text != recorded:
-                        self.cassette.keep([(request, text)])
+                        self.cassette.keep([(request, text)], self._origin(spent))
                     return result
-            self.ledger.count(purpose, Spent(invalid=1))
+            count(Spent(invalid=1))
             fault = _storable(printable_line(fault))[:_LONGEST_FAULT]
             attempts.append((text, fault))
             complaint = f"That was not right: {fault}. Reply again, with all that was asked for."
             asked += [{"role": "assistant", "content": text}, {"role": "user", "content": complaint}]
-        self.ledger.count(purpose, Spent(failed_requests=1))
-        self.cassette.keep_failed(request, attempts)
+        count(Spent(failed_requests=1))
+        self.cassette.keep_failed(request, attempts, self._origin(spent))
         raise self._useless(request, attempts)
+
+    def _origin(self, spent: Spent) -> Origin:
+        return Origin(self._endpoint.base_url, spent)
 
     def _useless(self, request: Mapping[str, Any], attempts: Sequence[Attempt]) -> ReplyFormatError:
         """The error for a request that failed; it is the same in a replay with another endpoint."""
@@ -237,8 +250,10 @@ class ChatClient:
             f"model {self.model!r}: {fault}, after {len(attempts)} attempts; see {file}; try another model"
         )
 
-    def _reply(self, messages: Sequence[Message], schema: Schema, purpose: Purpose) -> tuple[str, str | None]:
-        """The text of a new reply, and its fault if it is empty, refused or cut off, else None."""
+    def _reply(
+        self, messages: Sequence[Message], schema: Schema, count: Callable[[Spent], None]
+    ) -> tuple[str, str | None]:
+        """The text of a new reply, which is counted, and its fault if it is empty, refused or cut off, else None."""
         input_tokens = tokens_of(json.dumps(list(messages))) + tokens_of(json.dumps(schema))
         longest = (self._endpoint.parameters or {}).get("max_tokens", _LONGEST_REPLY)
         with self.ledger.request(input_tokens, longest, self.prices):
@@ -248,7 +263,7 @@ class ChatClient:
             text = _storable(message.text)
             output_tokens = tokens_of(text) if used.completion_tokens is None else used.completion_tokens
             input_tokens = input_tokens if used.prompt_tokens is None else used.prompt_tokens
-            self.ledger.count(purpose, self.prices.spent(input_tokens, output_tokens))
+            count(self.prices.spent(input_tokens, output_tokens))
         if message.refusal or choice.finish_reason == "content_filter":
             return text, f"the model refuses ({(message.refusal or 'content filter')[:200]})"
         if choice.finish_reason == "length":  # the text is empty if thoughts took all tokens

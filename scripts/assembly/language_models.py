@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from locigraph.consolidation.llm import ChatClient, Endpoint
 
 
+def of_stage(settings: ModelSettings, stage: str) -> ModelSettings:
+    """The settings of the model of a stage: all stages but the scribe use those of the architect."""
+    own = asdict(settings.scribe) if stage == "scribe" and isinstance(settings, LLMSettings) else {}
+    return replace(settings, **{name: value for name, value in own.items() if value not in (None, "")})
+
+
 def clients_of(
     settings: ModelSettings,
     *,
@@ -70,8 +76,7 @@ def clients_of(
         from locigraph.consolidation.ledger import Prices
         from locigraph.consolidation.llm import ChatClient, Endpoint  # openai takes a second to import
 
-        own = asdict(scribe) if stage == "scribe" else {}  # all other stages use the architect's endpoint
-        used = replace(settings, **{name: value for name, value in own.items() if value not in (None, "")})
+        used = of_stage(settings, stage)
         if not used.model:
             raise LocigraphError(f"{option}.model is {used.model!r}; name the model to use")
         if settings.cassette in BUNDLED and settings.mode != "replay":

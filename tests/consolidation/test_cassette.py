@@ -10,6 +10,8 @@ import pytest
 
 from locigraph.consolidation.cassette import Cassette, key_of
 from locigraph.consolidation.errors import LanguageModelError, MissingReplyError
+from locigraph.consolidation.ledger import Origin
+from locigraph.kg.counts import Spent
 
 
 def request(text: str, model: str = "m", **parameters: Any) -> dict[str, Any]:
@@ -78,12 +80,25 @@ def test_failed_attempts_are_only_replayed_and_gone_once_there_is_a_right_reply(
     assert replayed.failed(request("Who left?")) == []
 
 
+def test_the_origin_of_a_reply_or_failure_is_kept_and_unknown_where_it_was_not_given(tmp_path: Path) -> None:
+    recording, replayed = Cassette(tmp_path / "c.sqlite"), Cassette(tmp_path / "c.sqlite", "replay")
+    key = key_of(request("Who left?"))
+    failed, given = Origin("http://a/v1", Spent(2, 9, 8, 0.5, 2, 0, 1)), Origin("http://b/v1", Spent(1, 7, 6, 0.25))
+    recording.keep_failed(request("Who left?"), [("Nobody", "not JSON")], failed)
+    assert replayed.origin(key) == failed
+    recording.keep([(request("Who left?"), "Ann")], given)
+    assert replayed.origin(key) == given
+    recording.keep([(request("Who left?"), "Ben")])
+    assert replayed.origin(key) is None
+
+
 def test_a_cassette_of_before_is_replayed_without_being_changed_and_takes_failures(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
     with closing(sqlite3.connect(path)) as file:
         file.execute("CREATE TABLE calls (key TEXT PRIMARY KEY, request TEXT NOT NULL, reply TEXT NOT NULL)")
     before = path.read_bytes()
     assert Cassette(path, "replay").failed(request("Who left?")) == []
+    assert Cassette(path, "replay").origin(key_of(request("Who left?"))) is None
     assert path.read_bytes() == before
     Cassette(path).keep_failed(request("Who left?"), [("Nobody", "not JSON")])
     assert Cassette(path, "replay").failed(request("Who left?")) == [("Nobody", "not JSON")]

@@ -14,8 +14,9 @@ import pytest
 from locigraph.consolidation import llm
 from locigraph.consolidation.cassette import Cassette, key_of
 from locigraph.consolidation.errors import LanguageModelError, MissingReplyError, ReplyFormatError
-from locigraph.consolidation.ledger import Purpose
+from locigraph.consolidation.ledger import Ledger, Origin, Purpose
 from locigraph.consolidation.llm import ChatClient, Endpoint, Message
+from locigraph.kg.counts import Spent
 from tests.consolidation.endpoints import NOWHERE, endpoint
 from tests.consolidation.stub_server import OUTAGES, WRAPPED_REPLIES, Stub, stub_server
 
@@ -89,6 +90,25 @@ def test_invalid_repaired_and_refused_requests_are_counted_under_their_stage(tmp
         for stage, spent in asked.ledger.by_stage().items()
     }
     assert counts == {"architect": (2, 1, 1, 0), "scribe": (2, 2, 0, 1), "links": (0, 0, 0, 1)}
+
+
+def test_a_recorded_reply_or_failure_is_reported_with_its_endpoint_and_what_it_took(tmp_path: Path) -> None:
+    reported: list[tuple[Purpose, Origin | None]] = []
+    ledger = Ledger(on_recorded=lambda purpose, origin: reported.append((purpose, origin)))
+    answers = iter([(200, "Sure!"), (200, '{"boats": 3}'), (200, "Sure!"), (200, "Here:")])
+    with endpoint(lambda messages: next(answers)) as (url, _):
+        asked = client(url, tmp_path)
+        asked.ask(ASKED, SCHEMA, boats, purpose=Purpose("architect"))
+        with pytest.raises(ReplyFormatError):
+            asked.ask(2 * ASKED, SCHEMA, boats, purpose=Purpose("scribe"))
+    replayed = ChatClient(Endpoint(NOWHERE, "m"), Cassette(asked.cassette.path, "replay"), ledger)
+    assert replayed.ask(ASKED, SCHEMA, boats, purpose=Purpose("architect")) == 3
+    with pytest.raises(ReplyFormatError):
+        replayed.ask(2 * ASKED, SCHEMA, boats, purpose=Purpose("scribe"))
+    spent = asked.ledger.by_stage()
+    assert reported == [(Purpose(stage), Origin(url, spent[stage])) for stage in ("architect", "scribe")]
+    assert spent["architect"].repaired == spent["scribe"].failed_requests == 1
+    assert ledger.total == Spent()  # it costs nothing
 
 
 def test_a_kept_reply_that_is_no_longer_taken_is_mended_too(tmp_path: Path) -> None:
