@@ -3,18 +3,19 @@
 The oldest one stays active. Each of the others is archived with an audit record: the node it was merged into
 (``merged_into``), the reason (``merged_by``: spelling or meaning), and a ``SIMILAR_TO`` edge with the cosine. It then
 serves as an alias by which later turns find the active node. Its edges are kept and also copied to the active node, so
-that it can be reactivated if that node is forgotten (``kg.store.erase``).
+that it can be reactivated if that node is forgotten (``kg.store.erase``). Edges that it got from others while it was
+merged, or later, are copied by the end of the run.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from locigraph.consolidation.resolution import CONCEPT_MERGE, spelling_key
+from locigraph.consolidation.resolution import CONCEPT_MERGE, merged_nodes, spelling_key
 from locigraph.kg.counts import Counts, counted
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import MERGED_BY, MERGED_INTO, NAMED_TYPES
@@ -28,12 +29,14 @@ _PROPER = re.compile(r"\b[A-Z]\w*|\d+")
 
 @dataclass(frozen=True, slots=True)
 class Merged(Counts):
-    """Number of nodes that a run merged into others."""
+    """Counts of a run: nodes merged into others, and merged nodes that had edges or turns which the others lacked."""
 
     merged: int = 0
+    completed: int = 0
 
     def __str__(self) -> str:
-        return f"{counted(self.merged, 'node')} merged"
+        late = f", late edges of {counted(self.completed, 'merged node')} copied" if self.completed else ""
+        return f"{counted(self.merged, 'node')} merged{late}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,34 +69,42 @@ class Merger:
         Raises:
             UnknownNodeError: If a node was erased meanwhile; run again.
         """
-        total = Merged()
         seen = self._store.snapshot(space, embedding_model=self._encoder.model_id)
-        edges: dict[int, list[int]] = {}
-        for edge, ends in enumerate(zip(seen.source.tolist(), seen.target.tolist(), strict=True)):
-            for end in ends:
-                edges.setdefault(end, []).append(edge)
+        edges = _edges_by_end(seen)
         into: dict[int, int] = {}
         for match in same_names(seen, self._threshold):
             if is_stopped():
-                break
+                return Merged(len(into))
             into[match.row] = match.into
             self._merge(seen, match, edges.get(match.row, ()), into)
-            total += Merged(merged=1)
-        return total
+        # What was written since the snapshot may concern the nodes that were merged.
+        return Merged(len(into), self._complete(self._store.snapshot(space) if into else seen))
+
+    def _complete(self, seen: Snapshot) -> int:
+        """Copy edges and source turns of merged nodes that the nodes that stay lack; returns for how many nodes."""
+        archived = np.flatnonzero(~seen.active & np.isin(seen.types, NAMED_TYPES)).tolist()
+        nodes = self._store.nodes(seen.space, ids=[seen.ids[row] for row in archived], include_archived=True)
+        stays = merged_nodes(nodes).items()
+        into = {seen.row_of[node_id]: seen.row_of[kept] for node_id, kept in stays if kept in seen.row_of}
+        if not into:
+            return 0
+        edges = _edges_by_end(seen)
+        completed = 0
+        for row, kept in into.items():
+            present = {(edge.source, edge.label, edge.target) for edge in _moved(seen, edges.get(kept, ()), {})}
+            moved = _moved(seen, edges.get(row, ()), into)
+            lacking = [edge for edge in moved if (edge.source, edge.label, edge.target) not in present]
+            turns = tuple(turn for turn in seen.turns_of[row] if turn not in seen.turns_of[kept])
+            if lacking or turns:
+                update = NodeUpdate(seen.ids[kept], add_provenance=turns)
+                known_since = moment(int(seen.recorded_at[row]))
+                self._store.commit(GraphChange(seen.space, known_since, updates=(update,), relations=tuple(lacking)))
+                completed += 1
+        return completed
 
     def _merge(self, seen: Snapshot, match: Match, edges: Sequence[int], into: dict[int, int]) -> None:
         node = self._store.node(seen.space, seen.ids[match.row])
-
-        def end(row: int) -> str:
-            return seen.ids[into.get(row, row)]
-
         kept = seen.ids[match.into]
-        moved = [
-            NewRelation(end(s), str(seen.relations[e]), end(t), float(seen.weights[e]))
-            for e in edges
-            for s, t in [(int(seen.source[e]), int(seen.target[e]))]
-            if end(s) != end(t)
-        ]
         marks = {MERGED_INTO: kept, MERGED_BY: match.by}
         self._store.commit(
             GraphChange(
@@ -103,9 +114,28 @@ class Merger:
                     NodeUpdate(node.id, status=NodeStatus.ARCHIVED, attributes={**node.attributes, **marks}),
                     NodeUpdate(kept, add_provenance=node.provenance),
                 ),
-                relations=(*moved, NewRelation(node.id, "SIMILAR_TO", kept, match.cosine)),
+                relations=(*_moved(seen, edges, into), NewRelation(node.id, "SIMILAR_TO", kept, match.cosine)),
             )
         )
+
+
+def _edges_by_end(seen: Snapshot) -> dict[int, list[int]]:
+    """Indices of the edges at each row that has any."""
+    edges: dict[int, list[int]] = {}
+    for edge, ends in enumerate(zip(seen.source.tolist(), seen.target.tolist(), strict=True)):
+        for end in ends:
+            edges.setdefault(end, []).append(edge)
+    return edges
+
+
+def _moved(seen: Snapshot, edges: Sequence[int], into: Mapping[int, int]) -> list[NewRelation]:
+    """Copies of edges in which each row in ``into`` is replaced by the one it maps to; loops are left out."""
+    ends = [tuple(into.get(int(row), int(row)) for row in (seen.source[e], seen.target[e])) for e in edges]
+    return [
+        NewRelation(seen.ids[source], str(seen.relations[e]), seen.ids[target], float(seen.weights[e]))
+        for e, (source, target) in zip(edges, ends, strict=True)
+        if source != target
+    ]
 
 
 def same_names(seen: Snapshot, threshold: float) -> list[Match]:

@@ -3,13 +3,16 @@
 Per turn: context -> architect -> check -> scribe -> check -> dates -> entities and concepts -> embed -> commit.
 The turn itself is in the store already. A turn that cannot be consolidated is marked failed with the reason, and its
 episode node is still created with the verbatim text. An outage of a language model leaves the turn pending.
+
+Other processes may change the space at any time (``resolve``, ``forget``, a second build). The store refuses the change
+of a turn that is based on an earlier revision of the space; then the space is read again and the turn is done again.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +22,7 @@ from locigraph.consolidation.errors import ConsolidationError
 from locigraph.consolidation.protocols import Context, ContextSource, Extractor, MeteredExtractor
 from locigraph.consolidation.space_state import SUPERSEDED_BY, SpaceState
 from locigraph.kg.embedded_text import TextEncoder
+from locigraph.kg.errors import OutdatedChangeError, UnknownNodeError
 from locigraph.kg.store import Store
 from locigraph.kg.store.remembered import of_space
 from locigraph.kg.types import GraphChange, NewNode, Node, NodeId, SpaceId, Turn, TurnState
@@ -26,6 +30,8 @@ from locigraph.kg.types import GraphChange, NewNode, Node, NodeId, SpaceId, Turn
 _LOG = logging.getLogger(__name__)
 _CONTEXT_NODES = 12
 _RECENT_TURNS = 4
+# What is raised if parts of a space that were read before and after a change by another process do not fit together.
+_TORN = (KeyError, UnknownNodeError)
 # Settings of a space: the extractor that builds it, and the versions of the models and prompts that it used.
 _EXTRACTOR, _VERSIONS = "extractor", "extractor_versions"
 
@@ -61,6 +67,16 @@ def _remember_version(store: Store, space: SpaceId, version: str) -> None:
     store.set_setting(of_space(_VERSIONS, space), "\n".join([*earlier, version]))
 
 
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """What an extractor made of a turn and the context it was shown."""
+
+    turn: Turn
+    context: Context
+    plan: Blueprint
+    wording: Mapping[str, Wording]
+
+
 class Consolidator:
     """The consolidation pipeline.
 
@@ -77,6 +93,7 @@ class Consolidator:
         self._encoder = encoder
         self._context = context
         self._cached_state: SpaceState | None = None  # cached state of the last space
+        self._reply: _Reply | None = None  # to the turn that is not committed yet
 
     @property
     def turns_known(self) -> int:
@@ -101,27 +118,45 @@ class Consolidator:
             return
         if isinstance(self._extractor, MeteredExtractor):
             _remember_version(self._store, space, self._extractor.version)
-        state = self._state_with(space, pending)
-        for turn in pending:
-            try:
-                self._consolidate(turn, state)
-            except ConsolidationError as error:
-                # Extraction failed, but the turn is still added verbatim, so that searches can find it.
-                verbatim = ChangeBuilder(turn, Blueprint(), {}, state).build()
-                self._commit(turn, replace(verbatim, failure=str(error)), state)
-            on_turn()
-        self._cached_state = state  # not reached after an outage, which may leave the state incomplete
-
-    def _state_with(self, space: SpaceId, pending: Sequence[Turn]) -> SpaceState:
-        """State of a space with its pending turns; reloaded if the space was changed by others meanwhile."""
         state, self._cached_state = self._cached_state, None
         if state is None or state.space != space or state.revision != self._store.revision(space):
-            self._context.drop(space)
+            state, pending = self._read(space)
+        state.extend(pending)
+        while pending:
+            turn = pending.pop(0)
+            try:
+                self._consolidate(turn, state)
+            except (OutdatedChangeError, *_TORN):
+                if state.revision == self._store.revision(space):
+                    raise
+                state, pending = self._read(space)  # others changed the space, perhaps forgot or added turns
+            else:
+                on_turn()
+        self._cached_state = state  # not reached after an outage, which may leave the state incomplete
+
+    def _read(self, space: SpaceId) -> tuple[SpaceState, list[Turn]]:
+        """The state of a space and its pending turns, as they are in the store."""
+        self._context.drop(space)
+        revision = self._store.revision(space)
+        try:
             state = SpaceState(self._store, space, self._encoder)
-        state.extend(turn for turn in pending if turn.turn_id not in state.index)
-        return state
+        except _TORN:
+            if revision == self._store.revision(space):
+                raise
+            return self._read(space)
+        pending = self._store.turns(space, state=TurnState.PENDING)
+        state.extend(pending)
+        return state, pending
 
     def _consolidate(self, turn: Turn, state: SpaceState) -> None:
+        try:
+            self._extract(turn, state)
+        except ConsolidationError as error:
+            # Extraction failed, but the turn is still added verbatim, so that searches can find it.
+            verbatim = ChangeBuilder(turn, Blueprint(), {}, state).build()
+            self._commit(turn, replace(verbatim, failure=str(error)), state)
+
+    def _extract(self, turn: Turn, state: SpaceState) -> None:
         shown = [state.planned[node_id] for node_id in self._context.find(turn, limit=_CONTEXT_NODES)]
         recent = state.recent(turn, _RECENT_TURNS)
         latest = [node for node in state.planned_by(recent) if node not in shown]
@@ -133,8 +168,9 @@ class Consolidator:
 
     def _commit(self, turn: Turn, change: GraphChange, state: SpaceState) -> None:
         change = merge_topics(self._embedded(change), state)
-        ids = self._store.commit(change)
+        ids = self._store.commit(replace(change, revision=state.revision))
         state.revision += 1
+        self._reply = None
         state.add_source(turn.turn_id, [u.id for u in change.updates if turn.turn_id in u.add_provenance])
         amended = [u for u in change.updates if u.description is not None or u.status is not None]
         for edge in change.relations:
@@ -163,11 +199,17 @@ class Consolidator:
     def _plan_and_write(
         self, turn: Turn, context: Context, state: SpaceState
     ) -> tuple[Blueprint, Mapping[str, Wording]]:
-        plan = self._extractor.plan(turn, context)
+        # If the turn is done again and nothing that its extractor was shown has changed, its reply stands: a language
+        # model need not be asked twice. All else that a change depends on is derived from the state.
+        known = self._reply
+        if known is not None and (known.turn, known.context) != (turn, context):
+            known = None
+        plan = self._extractor.plan(turn, context) if known is None else known.plan
         labels = list(self._store.relation_labels(turn.space))
         check_blueprint(plan, turn_id=turn.turn_id, turns=state.index, shown=context.shown, labels=labels)
-        wording = self._extractor.write(turn, plan, context)
+        wording = self._extractor.write(turn, plan, context) if known is None else known.wording
         check_wording(plan, wording)
+        self._reply = _Reply(turn, context, plan, wording)
         return plan, wording
 
 

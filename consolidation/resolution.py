@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.kg.language.tokens import STOP_WORDS, signed_words, terms, words
+from locigraph.kg.schema import MERGED_INTO
 from locigraph.kg.types import Node, NodeId
 
 _ARTICLE = re.compile(r"^(the|a|an|my|our|his|her|their)\s+", re.IGNORECASE)
@@ -70,6 +71,16 @@ class Resolver:
         cosines = self._concept_vectors[: len(self._concept_ids)] @ vector
         best = int(cosines.argmax())
         return (self._concept_ids[best], float(cosines[best])) if cosines[best] >= CONCEPT_MERGE else None
+
+
+def merged_nodes(nodes: Iterable[Node]) -> dict[NodeId, NodeId]:
+    """For each of the nodes that was merged into another, the one that stays; that may be several merges away."""
+    into = {node.id: NodeId(str(node.attributes[MERGED_INTO])) for node in nodes if MERGED_INTO in node.attributes}
+    stays = dict(into)
+    for node_id in into:
+        while stays[node_id] in into:
+            stays[node_id] = into[stays[node_id]]
+    return stays
 
 
 def full_name(name: str, speakers: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.consolidation.blueprint import ContextNode
-from locigraph.consolidation.resolution import Resolver
+from locigraph.consolidation.resolution import Resolver, merged_nodes
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import (
     EPISODE,
@@ -78,17 +78,16 @@ class SpaceState:
         named = store.nodes(space, types=NAMED_TYPES, include_archived=True)
         active = [node for node in named if node.status == NodeStatus.ACTIVE]
         self.resolver = Resolver(active, encoder.encode([node.description for node in active]))
-        into = {node.id: NodeId(str(node.attributes[MERGED_INTO])) for node in named if MERGED_INTO in node.attributes}
+        meant = merged_nodes(named)
         for node in named:
-            meant = node.id
-            while meant in into:  # the node it was merged into may itself have been merged
-                meant = into[meant]
-            if meant != node.id:
-                self.resolver.alias(node.type, node.label, meant)
+            if node.id in meant:
+                self.resolver.alias(node.type, node.label, meant[node.id])
 
     def extend(self, turns: Iterable[Turn]) -> None:
-        """Append turns that come after all others, in conversation order."""
+        """Append turns that come after all others, in conversation order; those that are known are skipped."""
         for turn in turns:
+            if turn.turn_id in self.index:
+                continue
             self.index[turn.turn_id] = len(self.turns)
             self.turns.append(turn)
             session = self._sessions.setdefault(turn.session_id, [])

@@ -9,6 +9,7 @@ LocigraphError                 every error that a user can cause or fix; command
 │   ├── UnknownNodeError       no node of the space has this id
 │   ├── UnknownTypeError       a node type or relation label is not in the schema
 │   ├── TurnConflictError      a turn with the same id but different content is already stored
+│   ├── OutdatedChangeError    the space has changed since what a change is based on was read
 │   └── StoreVersionError      the database was written by another version
 └── InvalidVectorError         NaN, infinite or wrong dimension
 """
@@ -75,6 +76,10 @@ class UnknownTypeError(StoreError):
 
 class TurnConflictError(StoreError):
     """A turn was added again with the same ID but different content; turns never change."""
+
+
+class OutdatedChangeError(StoreError):
+    """The space has changed since the state on which a change is based was read."""
 
 
 class StoreVersionError(StoreError):

@@ -240,6 +240,8 @@ class GraphChange:
     for changes that no turn caused. It also writes ``remembered``, settings of the store by name. ``coined`` maps
     relation labels that the extractor invented, which the graph network does not read, to their descriptions.
     ``dropped`` lists edges to remove, as (source, label, target); those that do not exist are ignored.
+    ``revision`` is the revision of the space on which the change is based; the store refuses the change if the space
+    has another one by then. With None it accepts any.
     """
 
     space: SpaceId
@@ -253,6 +255,7 @@ class GraphChange:
     remembered: Mapping[str, str] = field(default_factory=dict)
     coined: Mapping[str, str] = field(default_factory=dict)
     dropped: tuple[tuple[NodeId, str, NodeId], ...] = ()
+    revision: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sqlalchemy import func, select
 
 from locigraph.kg.counts import STORED_NAMES, Spent
-from locigraph.kg.errors import UnknownNodeError, UnknownSpaceError
+from locigraph.kg.errors import OutdatedChangeError, UnknownNodeError, UnknownSpaceError
 from locigraph.kg.schema import RelationLabel
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import as_of as as_of_sql
@@ -94,6 +94,7 @@ class Store(Conversations, Queues):
 
         Raises:
             UnknownSpaceError: If there is no such space.
+            OutdatedChangeError: If the change names a revision, and the space has another one.
             UnknownNodeError: If an update, an edge or a dropped edge refers to a node that is neither in the space nor
                 in the change.
             UnknownTypeError: If a node type or relation label is neither in the schema nor coined by the change.
@@ -102,8 +103,17 @@ class Store(Conversations, Queues):
                 turn is not stored. After any of these errors nothing is changed.
         """
         with self._write() as connection:
-            if not connection.execute(select(tables.spaces).where(tables.spaces.c.space == change.space)).first():
+            spaces = tables.spaces.c
+            # Locked, so that on a server nobody else changes the space before this transaction ends, as on SQLite.
+            query = select(spaces.revision).where(spaces.space == change.space).with_for_update()
+            revision = connection.scalar(query)
+            if revision is None:
                 raise UnknownSpaceError(change.space, self.spaces())
+            if change.revision not in (None, revision):
+                raise OutdatedChangeError(
+                    f"space {change.space!r} has revision {revision}, and the change is based on {change.revision}: "
+                    "another writer has changed the space meanwhile; read it again and derive the change anew"
+                )
             return Commit(connection, change).run()
 
     def nodes(

@@ -17,7 +17,7 @@ from locigraph.consolidation.resolution import spelling_key
 from locigraph.kg.errors import UnknownNodeError
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
-from locigraph.kg.types import GraphChange, Node, NodeStatus, NodeUpdate, SpaceId, Turn, TurnId
+from locigraph.kg.types import GraphChange, NewRelation, Node, NodeStatus, NodeUpdate, SpaceId, Turn, TurnId
 from tests.fakes import MONDAY, OTHER_SPACE, SPACE, FakeContext, FakeEncoder, FakeExtractor, make_turns
 from tests.kg.dumps import dump
 
@@ -101,6 +101,47 @@ def test_running_again_changes_nothing_and_taking_the_same_turns_in_again_adds_n
     assert Merger(store, ENCODER).run(SPACE) == Merged()
     build(store, names)
     assert dump(tmp_path / "graph.sqlite") == rows
+
+
+def test_edges_that_a_merged_node_got_later_are_copied_to_the_one_that_stays_by_the_next_run(
+    store: Store, tmp_path: Path
+) -> None:
+    build(store, ["hike", "hiking", "boat", "boats", "harbour"])
+    Merger(store, ENCODER).run(SPACE)
+    aliases = {node.label: node.id for node in archived(store)}
+    (harbour,) = (edge.source for edge in store.relations(SPACE) if edge.target.endswith("_harbour"))
+    late = (
+        NewRelation(harbour, "MENTIONS", aliases["hiking"]),
+        NewRelation(aliases["hiking"], "CAUSES", aliases["boats"]),
+    )
+    source = NodeUpdate(aliases["hiking"], add_provenance=(TurnId("t4"),))
+    store.commit(GraphChange(SPACE, MONDAY, updates=(source,), relations=late))
+    done = Merger(store, ENCODER).run(SPACE)
+    assert (done, str(done)) == (Merged(completed=2), "0 nodes merged, late edges of 2 merged nodes copied")
+    assert mentions(store) == {"hike": ["t0", "t1", "t4"], "boat": ["t2", "t3"], "harbour": ["t4"]}
+    kept = {node.label: node for node in store.nodes(SPACE, types=["entity"])}
+    assert kept["hike"].provenance == ("t0", "t1", "t4")
+    assert (kept["hike"].id, kept["boat"].id) in {
+        (edge.source, edge.target) for edge in store.relations(SPACE) if edge.label == "CAUSES"
+    }
+    rows = dump(tmp_path / "graph.sqlite")
+    assert Merger(store, ENCODER).run(SPACE) == Merged()
+    assert dump(tmp_path / "graph.sqlite") == rows
+
+
+def test_edges_that_a_node_gets_while_it_is_merged_are_copied_by_the_same_run(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(store, ["hike", "hiking"])
+
+    def meanwhile(seen: Snapshot, threshold: float) -> list[Match]:
+        if not archived(store):
+            build(store, ["hike", "hiking", "hiking"])
+        return same_names(seen, threshold)
+
+    monkeypatch.setattr(merging, "same_names", meanwhile)
+    assert Merger(store, ENCODER).run(SPACE) == Merged(merged=1, completed=1)
+    assert mentions(store) == {"hike": ["t0", "t1", "t2"]}
 
 
 def test_a_later_turn_finds_the_one_that_stays_by_its_alias(store: Store) -> None:

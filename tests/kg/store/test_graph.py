@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from locigraph.kg.errors import (
     InvalidVectorError,
+    OutdatedChangeError,
     StoreError,
     TurnConflictError,
     UnknownNodeError,
@@ -236,6 +237,20 @@ def test_a_turn_is_consolidated_once_even_by_two_builders(store: Store, tmp_path
     with Store(tmp_path / "graph.sqlite") as second, pytest.raises(StoreError, match=r"'t0' is already consolidated"):
         second.commit(change_of(turn))
     assert dump(tmp_path / "graph.sqlite") == before
+
+
+def test_a_change_based_on_an_earlier_revision_is_refused_whole(store: Store, tmp_path: Path) -> None:
+    turns = make_turns(["one", "two"])
+    store.append_turns(turns)
+    read_at = store.revision(SPACE)
+    with Store(tmp_path / "graph.sqlite") as second:
+        second.commit(change_of(turns[0]))
+    before = dump(tmp_path / "graph.sqlite")
+    with pytest.raises(OutdatedChangeError, match=rf"revision {read_at + 1}, and the change is based on {read_at}: "):
+        store.commit(replace(change_of(turns[1]), revision=read_at))
+    assert dump(tmp_path / "graph.sqlite") == before
+    store.commit(replace(change_of(turns[1]), revision=read_at + 1))
+    assert store.turn_counts(SPACE) == {TurnState.DONE: 2}
 
 
 # --- commit --------------------------------------------------------------------------------------------------------
