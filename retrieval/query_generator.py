@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from locigraph.kg.counts import counted
 from locigraph.kg.errors import LocigraphError
-from locigraph.kg.language.dates import resolve_times
+from locigraph.kg.language.question_times import FIRST_DAY, LAST_DAY, question_days
 from locigraph.kg.times import day_end, day_start, epoch
 from locigraph.kg.types import SpaceId
 
@@ -155,7 +155,9 @@ class WrittenQueries:
         named = [query.window for query in written if query.window is not None]
         window = (min(first for first, _ in named), max(last for _, last in named)) if named else None
         intent = next((query.intent for query in written if query.intent is not None), None)
-        whole = SearchQuery(question, None, window or named_window(question, asked_on), intent)
+        if window is None or window == OPEN_WINDOW:  # "before May" and "after July", written apart, exclude no time
+            window = named_window(question, asked_on)
+        whole = SearchQuery(question, None, window, intent)
         self._intents |= {query.text: query.intent for query in (*written, whole) if query.intent is not None}
         _limit(self._intents)
         return tuple(dict.fromkeys([whole, *written]))
@@ -170,11 +172,19 @@ def _limit(entries: OrderedDict[str, Any]) -> None:
 def named_window(text: str, asked_on: date | None) -> tuple[int, int] | None:
     """First and last second, since 1970, of the times that a text names; None if it names none.
 
+    An end that the text leaves open, as "before May 2023" does, is that of ``OPEN_WINDOW``.
+
     Args:
         text: A question, or a part of one.
         asked_on: The day from which relative times such as "last week" are resolved; None ignores these.
     """
-    days = resolve_times(text, asked_on)
-    if not days:
-        return None
-    return epoch(day_start(min(each.first for each in days))), epoch(day_end(max(each.last for each in days)))
+    days = question_days(text, asked_on)
+    return None if days is None else _window(days)
+
+
+def _window(days: tuple[date, date]) -> tuple[int, int]:
+    return epoch(day_start(days[0])), epoch(day_end(days[1]))
+
+
+#: First and last second that a window can have.
+OPEN_WINDOW = _window((FIRST_DAY, LAST_DAY))

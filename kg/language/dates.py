@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from calendar import monthrange
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache, lru_cache
@@ -34,12 +34,14 @@ _MONTH = rf"({'|'.join(MONTHS)})"
 _SHORT_MONTH = rf"({'|'.join([*MONTHS, 'sept', *(month[:3] for month in MONTHS)])})\.?"
 _WEEKDAY = rf"({'|'.join(WEEKDAYS)})"
 _BELOW_TEN = "one|two|three|four|five|six|seven|eight|nine"
-_COUNT = (
+#: Pattern of a small number in digits or words; ``number_in`` reads it.
+COUNT = (
     r"(\d{1,2}|an?|(?:a )?couple of|a few|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen"
     rf"|(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)(?:[- ](?:{_BELOW_TEN}))?|{_BELOW_TEN})"
 )
-# Not the end of a longer number: "1.5 years ago", "5-6 years ago" and "half a month ago" are left out.
-_ALONE = r"(?<![\w-])(?<!\d[.,])(?<!half )(?<!hundred )(?<!hundred and )"
+#: Pattern before ``COUNT``: not the end of a longer number, so that "1.5 years ago", "5-6 years ago" and
+#: "half a month ago" are left out.
+ALONE = r"(?<![\w-])(?<!\d[.,])(?<!half )(?<!hundred )(?<!hundred and )"
 _NUMERAL = r"(\d{1,2})(?:st|nd|rd|th)?"
 # A date after a weekday says which one is meant: "on Monday, 4 November", "on Friday the 4th".
 _NO_DATE = (
@@ -98,31 +100,44 @@ def resolve_times(text: str, spoken_on: date | None) -> list[TimeExpression]:
 # Consolidation reads each sentence and name several times.
 @lru_cache(maxsize=4_096)
 def _resolved(text: str, spoken_on: date | None) -> tuple[TimeExpression, ...]:
-    matches: list[tuple[int, int, TimeExpression | None]] = []
     lowered = text.lower()
     if len(lowered) != len(text):  # lower-casing lengthens a few letters; positions must be valid in both strings
         text = lowered
-    for pattern, read, needs_anchor in _rules():
-        if needs_anchor and spoken_on is None:
-            continue
-        for match in pattern.finditer(lowered):
-            # An absolute rule never reads the anchor, so any day will do.
-            days = _read(read, match, spoken_on or date.min)
-            words = text[match.start() : match.end()]
-            matches.append((match.start(), match.end(), None if days is None else TimeExpression(words, *days)))
-    matches.sort(key=lambda item: (item[0], -(item[1] - item[0])))
-    kept: list[TimeExpression] = []
-    reached = 0
-    for start, end, expression in matches:
-        if start >= reached:
-            # An impossible date covers its words all the same: "30 February 2023" does not mean February.
-            kept += [expression] if expression is not None else []
-            reached = end
-    return tuple(kept)
+    found = find_times(lowered, spoken_on, time_rules())
+    return tuple(TimeExpression(text[start:end], *days) for start, end, days in found if days is not None)
 
 
 Days = tuple[date, date]
 Reader = Callable[[re.Match[str], date], Days | None]
+#: A pattern, the days that a match of it names, and whether these depend on the day on which the words were said.
+Rule = tuple[re.Pattern[str], Reader, bool]
+
+
+def find_times(lowered: str, spoken_on: date | None, rules: Sequence[Rule]) -> list[tuple[int, int, Days | None]]:
+    """Start, end and days of the matches of rules, in order; see ``resolve_times``.
+
+    Args:
+        lowered: A text in lower case.
+        spoken_on: The day it was said; None passes over the rules that need one.
+        rules: The rules; of two matches of the same words, that of the earlier rule wins.
+
+    Returns:
+        Matches that do not overlap. The days are None where the words name no day or an ambiguous one.
+    """
+    matches: list[tuple[int, int, Days | None]] = []
+    for pattern, read, needs_anchor in rules:
+        if needs_anchor and spoken_on is None:
+            continue
+        for match in pattern.finditer(lowered):
+            # An absolute rule never reads the anchor, so any day will do.
+            matches.append((match.start(), match.end(), _read(read, match, spoken_on or date.min)))
+    matches.sort(key=lambda item: (item[0], -item[1]))
+    kept: list[tuple[int, int, Days | None]] = []
+    for match_ in matches:
+        # An impossible date covers its words all the same: "30 February 2023" does not mean February.
+        if not kept or match_[0] >= kept[-1][1]:
+            kept.append(match_)
+    return kept
 
 
 def _read(reader: Reader, match: re.Match[str], spoken_on: date) -> Days | None:
@@ -134,7 +149,8 @@ def _read(reader: Reader, match: re.Match[str], spoken_on: date) -> Days | None:
 
 
 @cache
-def _rules() -> tuple[tuple[re.Pattern[str], Reader, bool], ...]:
+def time_rules() -> tuple[Rule, ...]:
+    """The rules of ``resolve_times``."""
     year = r"((?:19|20)\d\d)"
     absolute: list[tuple[str, Reader]] = [
         (r"\b(\d{4})-(\d\d)-(\d\d)\b", lambda m, _: _day(int(m[1]), int(m[2]), int(m[3]))),
@@ -170,30 +186,30 @@ def _rules() -> tuple[tuple[re.Pattern[str], Reader, bool], ...]:
         # What these mean depends on the words before them; a rule without days keeps the shorter ones below away.
         (rf"\b(?:before|after) (?:yesterday|tomorrow|(?:last|past|this|next) {_UNIT})\b", _left_out),
         (rf"\blast {_UNIT} of\b", _left_out),
-        (rf"\b{_COUNT} {_UNIT}s?(?:,| and|, and) {_COUNT} {_UNIT}s? ago\b", _left_out),
-        (rf"\b{_COUNT} (?:or|to) {_COUNT} {_UNIT}s? ago\b", _left_out),
+        (rf"\b{COUNT} {_UNIT}s?(?:,| and|, and) {COUNT} {_UNIT}s? ago\b", _left_out),
+        (rf"\b{COUNT} (?:or|to) {COUNT} {_UNIT}s? ago\b", _left_out),
         (r"\b(yesterday|last night)\b", lambda m, d: _offset(d, -1)),
         (r"\b(?:the )?day before yesterday\b", lambda m, d: _offset(d, -2)),
         (r"\btomorrow\b", lambda m, d: _offset(d, 1)),
         (r"\b(?:the )?day after tomorrow\b", lambda m, d: _offset(d, 2)),
         (
-            rf"{_ALONE}{_COUNT} (day|week|month|year)s? ago (?:today|tonight)\b",
-            lambda m, d: _to_the_day(d, m[2], _number(m[1])),
+            rf"{ALONE}{COUNT} (day|week|month|year)s? ago (?:today|tonight)\b",
+            lambda m, d: _to_the_day(d, m[2], number_in(m[1])),
         ),
-        (rf"{_ALONE}{_COUNT} (day|week|month|year)s? ago\b", lambda m, d: _UNITS[m[2]](d, -_number(m[1]))),
+        (rf"{ALONE}{COUNT} (day|week|month|year)s? ago\b", lambda m, d: UNITS[m[2]](d, -number_in(m[1]))),
         (
-            rf"\bin {_COUNT} (day|week|month)s?\b",
-            lambda m, d: None if _tense(m) == "past" else _UNITS[m[2]](d, _number(m[1])),
+            rf"\bin {COUNT} (day|week|month)s?\b",
+            lambda m, d: None if _tense(m) == "past" else UNITS[m[2]](d, number_in(m[1])),
         ),
         (r"\bhalf a year ago\b", lambda m, d: _month_offset(d, -6)),
         # Not "past year", which may be the last twelve months.
-        (r"\b(last|past(?! year)|this|next) (week|weekend|month|year)\b", lambda m, d: _UNITS[m[2]](d, _STEPS[m[1]])),
+        (r"\b(last|past(?! year)|this|next) (week|weekend|month|year)\b", lambda m, d: UNITS[m[2]](d, _STEPS[m[1]])),
         (r"\bthis past weekend\b", lambda m, d: _weekend(d, -1)),
-        (rf"\b(?:last|past|this past) {_WEEKDAY}{_NO_DATE}", lambda m, d: _weekday(d, m[1], -1)),
-        (rf"\bon {_WEEKDAY}{_NO_DATE}", lambda m, d: _weekday(d, m[1], 1 if _tense(m) == "future" else -1)),
+        (rf"\b(?:last|past|this past) {_WEEKDAY}{_NO_DATE}", lambda m, d: weekday_from(d, m[1], -1)),
+        (rf"\bon {_WEEKDAY}{_NO_DATE}", lambda m, d: weekday_from(d, m[1], 1 if _tense(m) == "future" else -1)),
         (rf"\b(?:on )?{_WEEKDAY} (?:of )?(last|this|next) week\b", lambda m, d: _day_of_week(d, m[1], m[2])),
         (rf"\b(last|this|next) week,? on {_WEEKDAY}{_NO_DATE}", lambda m, d: _day_of_week(d, m[2], m[1])),
-        (rf"\b(?:next|this|this coming) {_WEEKDAY}{_NO_DATE}", lambda m, d: _weekday(d, m[1], 1)),
+        (rf"\b(?:next|this|this coming) {_WEEKDAY}{_NO_DATE}", lambda m, d: weekday_from(d, m[1], 1)),
         (rf"\b(?:last|this past) {_MONTH}\b", lambda m, d: _nearest_month(d, m[1], -1)),
         (rf"\bnext {_MONTH}\b", lambda m, d: _nearest_month(d, m[1], 1)),
         (
@@ -222,7 +238,8 @@ def _rules() -> tuple[tuple[re.Pattern[str], Reader, bool], ...]:
     return tuple(rules + [(re.compile(p), read, True) for p, read in relative])
 
 
-def _number(words: str) -> int:
+def number_in(words: str) -> int:
+    """The number that a match of ``COUNT`` stands for."""
     if words.isdigit():
         return int(words)
     return _NUMBERS.get(words) or sum(_NUMBERS[word] for word in words.replace("-", " ").split())
@@ -287,14 +304,15 @@ def _year_offset(day: date, years: int) -> Days:
     return _year(day.year + years)
 
 
-# For each unit, the days that it covers a number of units after (or before, if negative) the one that holds a day.
-_UNITS: dict[str, Callable[[date, int], Days]] = {
+#: For each unit, the days that it covers a number of units after (or before, if negative) the one that holds a day.
+UNITS: dict[str, Callable[[date, int], Days]] = {
     "day": _offset, "week": _week, "weekend": _weekend, "month": _month_offset, "year": _year_offset,
 }  # fmt: skip
 _STEPS = {"last": -1, "past": -1, "this": 0, "next": 1}
 
 
-def _weekday(day: date, name: str, direction: int) -> Days:
+def weekday_from(day: date, name: str, direction: int) -> Days:
+    """The next weekday of a name after a day, or before it if the direction is negative; never the day itself."""
     gap = (day.weekday() - WEEKDAYS.index(name)) % 7 if direction < 0 else (WEEKDAYS.index(name) - day.weekday()) % 7
     return _offset(day, direction * (gap or 7))
 

@@ -17,6 +17,7 @@ from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.activation import spread_activation
 from locigraph.retrieval.packing import Budget, ContextRules
 from locigraph.retrieval.protocols import Hit, SnapshotLoader
+from locigraph.retrieval.query_generator import OPEN_WINDOW
 from locigraph.retrieval.rank_fusion import USUAL_RRF_K, reciprocal_rank_fusion
 from locigraph.retrieval.strategies.memory_graph import Asked, GraphRetriever, MemoryGraph, Ranking, WordedGraph
 
@@ -193,9 +194,14 @@ def nearness_to(window: tuple[int, int], first: NDArray[np.int64], last: NDArray
     It is 1 - distance / half the window's length, and at least 0; for a window of up to a day, 1 inside and 0 outside.
 
     Args:
-        window: First and last second.
+        window: First and last second; an open end (see ``OPEN_WINDOW``) is taken to be where the spans begin or end.
         first, last: First and last second of each span, or ``NO_TIME``, for which the nearness is 0, [spans].
     """
+    dated = first != NO_TIME
+    if window[0] == OPEN_WINDOW[0]:
+        window = min(window[1], int(first[dated].min(initial=window[1]))), window[1]
+    if window[1] == OPEN_WINDOW[1]:
+        window = window[0], max(window[0], int(last[dated].max(initial=window[0])))
     radius = (window[1] - window[0]) / 2
     middle = first / 2 + last / 2
     apart = np.abs(middle - (window[0] + window[1]) / 2)
@@ -203,7 +209,7 @@ def nearness_to(window: tuple[int, int], first: NDArray[np.int64], last: NDArray
         near = (apart <= radius).astype(np.float64)
     else:
         near = np.maximum(0.0, 1.0 - apart / radius)
-    return np.where(first == NO_TIME, 0.0, near)
+    return np.where(dated, near, 0.0)
 
 
 def _successors(rows: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

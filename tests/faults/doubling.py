@@ -58,7 +58,7 @@ PIECES = (
     "PRIVATE KEY-----", "```", "```json", "<think>", "</think>", "{", "[", '{"a":', "(2023)",
     "<@U1|", "<#C1|", "<!here|", "<a: 00000012-", "<http:", "|", ">", "<", "D1:", "because ", "made it ", "what ",
     "12/03/2024, 18:40 - Ana: ", "Ana: ", "\r", '{"role":"user","content":"a"}\n', "-a", "\\u0041", "travel",
-    "session_",
+    "session_", "before ", "until ", "the week before ", "summer ", "last summer ", "since may ", "of ",
 )  # fmt: skip
 #: Cases that were quadratic once and are tried first: a reader, the beginning of its text, and what is then repeated.
 NAMED = (
@@ -124,7 +124,7 @@ def matched(pattern: re.Pattern[str], text: str) -> None:
 
 _TURN = 40  # characters of a turn when a text is cut into many
 READERS: dict[str, Callable[[str], object]] = {
-    "queries": generate_queries,
+    "queries": lambda text: generate_queries(text, MONDAY.date()),
     "dates": lambda text: resolve_times(text, MONDAY.date()),
     "calendar": lambda text: calendar_parts(text, MONDAY.date()),
     "terms": terms,
@@ -150,7 +150,8 @@ READERS: dict[str, Callable[[str], object]] = {
 }
 #: Functions that compile patterns from their arguments, and the reader that calls each.
 CALLED_BY = {
-    "kg.language.dates._rules": "dates",
+    "kg.language.dates.time_rules": "dates",
+    "kg.language.question_times._rules": "queries",
     "consolidation.change._mention": "consolidation",
     "consolidation.insights._by_person": "insights",
     "consolidation.linking.mentions_of": "links",

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from locigraph.kg.errors import LocigraphError
 from locigraph.retrieval import query_generator
-from locigraph.retrieval.query_generator import MAX_CLAUSES, SearchQuery, WrittenQueries, generate_queries
+from locigraph.retrieval.query_generator import (
+    MAX_CLAUSES,
+    OPEN_WINDOW,
+    SearchQuery,
+    WrittenQueries,
+    generate_queries,
+    named_window,
+)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +62,16 @@ def test_times_are_resolved_from_the_day_of_the_question_and_belong_to_the_claus
     assert second.window == seconds(date(2024, 5, 9), date(2024, 5, 9))
     assert whole.window == seconds(date(2024, 3, 1), date(2024, 5, 9))
     assert generate_queries("Where was Ben yesterday?")[0].window is None
+
+
+def test_a_window_that_is_open_to_one_side_reaches_to_the_first_or_last_second_there_is() -> None:
+    asked_on = date(2023, 8, 17)
+    first, last = OPEN_WINDOW
+    assert named_window("What did Ann do before May 2023?", asked_on) == (
+        first, seconds(date(2023, 4, 30), date(2023, 4, 30))[1],
+    )  # fmt: skip
+    assert named_window("after May 2023", asked_on) == (seconds(date(2023, 6, 1), date(2023, 6, 1))[0], last)
+    assert named_window("since June 2023", asked_on) == seconds(date(2023, 6, 1), asked_on)
 
 
 def seconds(first: date, last: date) -> tuple[int, int]:
@@ -123,6 +140,16 @@ def test_words_that_name_no_time_make_no_window_and_the_question_keeps_its_own()
     )("Who sang in May 2023?", ASKED_ON)
     assert whole.window == seconds(date(2023, 5, 1), date(2023, 5, 31))
     assert written.window is None
+
+
+def test_written_times_that_exclude_nothing_together_make_no_window_of_the_question() -> None:
+    queries = WrittenQueries(Writer(q=[Words("x", time="before May 2023"), Words("y", time="after July 2023")]))
+    whole, before, after = queries("q", ASKED_ON)
+    assert whole.window is None
+    assert (before.window, after.window) == (
+        named_window("before May 2023", None),
+        named_window("after July 2023", None),
+    )
 
 
 def test_a_query_that_says_the_question_again_is_not_searched_for_twice() -> None:

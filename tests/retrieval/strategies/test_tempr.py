@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.retrieval.packing import Budget, ContextRules, retrieve_contexts
 from locigraph.retrieval.protocols import Hit
+from locigraph.retrieval.query_generator import OPEN_WINDOW
 from locigraph.retrieval.strategies.memory_graph import Asked
 from locigraph.retrieval.strategies.tempr import TemprGraph, TemprRetriever, nearness_to
 from tests.fakes import SPACE, FakeEncoder, make_turns
@@ -100,6 +101,16 @@ def test_nearness_to_the_middle_of_a_window() -> None:
     assert quarter.tolist() == pytest.approx([0.5])  # the middle is 2.5 days from 5
     day = nearness_to((0, 86_399), np.array([0, 86_399, 86_400]), np.array([0, 86_399, 86_400]))
     assert day.tolist() == [1.0, 1.0, 0.0]  # any time of a single day is as near as another
+
+
+def test_an_open_window_ends_where_the_times_of_the_graph_do() -> None:
+    first = np.append(np.array([0, 5, 10, 20]) * 86_400, NO_TIME)
+    until = nearness_to((OPEN_WINDOW[0], 10 * 86_400), first, first)
+    assert until.tolist() == pytest.approx([0.0, 1.0, 0.0, 0.0, 0.0])  # as from day 0 to day 10
+    since = nearness_to((10 * 86_400, OPEN_WINDOW[1]), first, first)
+    assert since.tolist() == pytest.approx([0.0, 0.0, 0.0, 0.0, 0.0])  # day 15 is in the middle of 10 to 20
+    beyond = nearness_to((30 * 86_400, OPEN_WINDOW[1]), first, first)
+    assert beyond.tolist() == [0.0] * 5
 
 
 def test_the_thinking_budget_bounds_every_search() -> None:
