@@ -35,7 +35,7 @@ from tqdm import tqdm
 
 from benchmarks import records
 from benchmarks.second_pass import PASSES, compared, shown
-from locigraph.consolidation.classification import category_types
+from locigraph.consolidation.classification import category_types, rest_categories
 from locigraph.gnn.relations import RELATIONS, NetworkRelation
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.embedded_text import TextEncoder
@@ -114,8 +114,7 @@ def with_turns(seen: Snapshot) -> Snapshot:
     turns: dict[int, list[int]] = {}
     for node, turn in seen.provenance.tolist():
         turns.setdefault(node, []).append(int(seen.episode_rows[turn]))
-    categories = seen.active_rows(list(category_types().values())).tolist()
-    rest = {row for row in categories if seen.labels[row].startswith("other ")}
+    rest = rest_categories(seen)
     added: list[tuple[str, int, int]] = []
     for row in ROWS.values():
         edges = (seen.relations == row.label) & np.isin(seen.source, seen.active_rows(row.sources))

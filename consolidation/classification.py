@@ -2,7 +2,8 @@
 
 A category is represented by its prototype, the mean embedding of its members. Embeddings are centred on the mean of
 their speaker; otherwise categories would group speakers instead of subjects. Nodes that resemble no others go to a
-category "other", which has no prototype, once the space has no pending turns that might bring similar nodes.
+category "other", which has no prototype, once the space has no pending turns that might bring similar nodes. That
+category is known by its name, which no other gets, and by having no source turns, which all others have.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from locigraph.kg.language.tokens import STOP_WORDS, words
 from locigraph.kg.schema import NODE_TYPES
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
-from locigraph.kg.types import GraphChange, NewNode, NewRelation, SpaceId, TurnState
+from locigraph.kg.types import GraphChange, NewNode, NewRelation, NodeId, SpaceId, TurnState
 
 if TYPE_CHECKING:
     from locigraph.consolidation.llm import ChatClient
@@ -87,6 +88,18 @@ def _content_words(text: str) -> set[str]:
 def _rest(node_type: str) -> str:
     """Name of the category for nodes that resemble no others."""
     return f"other {_plural(node_type).lower()}"
+
+
+def _is_reserved(label: str) -> bool:
+    return " ".join(words(label)) in {_rest(node_type) for node_type in category_types()}
+
+
+def rest_categories(seen: Snapshot) -> set[int]:
+    """Rows of the categories for nodes that resemble no others; a category that only has such a name is not one."""
+    with_source = set(seen.provenance[:, 0].tolist())
+    names = {parent: _rest(node_type) for node_type, parent in category_types().items()}
+    rows = seen.active_rows(list(names)).tolist()
+    return {row for row in rows if seen.labels[row] == names[str(seen.types[row])] and row not in with_source}
 
 
 def _plural(node_type: str) -> str:
@@ -155,31 +168,51 @@ class Classifier:
         Raises:
             UnknownNodeError: If a node was erased meanwhile; run again.
         """
-        nodes = categories = waiting = 0
+        total = Classified()
         for node_type, parent in category_types().items():
-            batch = Classified(nodes=1)
-            while batch.nodes and not is_stopped():
-                batch = self._classify(space, node_type, parent, namer)
-                nodes, categories = nodes + batch.nodes, categories + batch.categories
-            waiting += batch.waiting
-        return Classified(nodes, categories, waiting)
+            waiting: set[NodeId] = set()  # passed over by later batches, so that these reach the nodes behind
+            is_stale = False  # whether nodes were classified since some of these were looked at
+            while not is_stopped():
+                found, alone = self._classify(space, node_type, parent, namer, waiting)
+                if alone:
+                    waiting.update(alone)
+                elif found.nodes:
+                    is_stale = bool(waiting)
+                elif is_stale:  # they may fit the categories as they are now
+                    waiting, is_stale = set(), False
+                else:
+                    found = self._file_rest(space, node_type, parent, waiting)
+                    if not found.nodes:
+                        break
+                total += found
+            total += Classified(waiting=len(waiting))
+        return total
 
-    def _classify(self, space: SpaceId, node_type: str, parent: str, namer: Namer) -> Classified:
-        is_growing = self._store.turn_counts(space)[TurnState.PENDING] > 0
+    def _unclassified(
+        self, space: SpaceId, node_type: str, parent: str
+    ) -> tuple[Snapshot, dict[int, int], list[int], list[int]]:
+        """The graph, the category of each classified node, all categories, and the nodes without one, as rows."""
         seen = self._store.snapshot(space, embedding_model=self._encoder.model_id)
-        members = np.flatnonzero((seen.types == node_type) & seen.active)
+        members = np.flatnonzero((seen.types == node_type) & seen.active).tolist()
         categories = np.flatnonzero((seen.types == parent) & seen.active)
         is_edge = (seen.relations == "CONTAINS") & np.isin(seen.source, categories)
         category_of = dict(zip(seen.target[is_edge].tolist(), seen.source[is_edge].tolist(), strict=True))
-        free = np.array([row for row in members.tolist() if row not in category_of][:_BATCH], dtype=np.int64)
+        return seen, category_of, categories.tolist(), [row for row in members if row not in category_of]
+
+    def _classify(
+        self, space: SpaceId, node_type: str, parent: str, namer: Namer, waiting: set[NodeId]
+    ) -> tuple[Classified, list[NodeId]]:
+        """Classify a batch of nodes other than those that wait; if none fits anything, these nodes come second."""
+        seen, category_of, categories, unclassified = self._unclassified(space, node_type, parent)
+        free = np.array([row for row in unclassified if seen.ids[row] not in waiting][:_BATCH], dtype=np.int64)
         if not free.size:
-            return Classified()
+            return Classified(), []
+        members = np.flatnonzero((seen.types == node_type) & seen.active)
         assigned: list[tuple[str, int, float]] = []  # category, row, cosine
         vectors = _beside_speakers(seen, members)
         left = free
-        prototypes = _prototypes(
-            seen, vectors, category_of, [row for row in categories.tolist() if seen.labels[row] != _rest(node_type)]
-        )
+        rest = rest_categories(seen)
+        prototypes = _prototypes(seen, vectors, category_of, [row for row in categories if row not in rest])
         if prototypes:
             cosines = vectors[free] @ np.stack(list(prototypes.values())).T
             best = cosines.argmax(axis=1)
@@ -192,29 +225,38 @@ class Classifier:
             ]
             left = free[~fits]
         nodes: list[NewNode] = []
-        alone: list[int] = []
         everything = [seen.descriptions[row] for row in members]
         for cluster in _clusters(vectors[left], self._threshold):
             rows = left[cluster].tolist()
             if len(rows) < _SMALLEST:
-                alone += rows
                 continue
             likeness = vectors[rows] @ _centre(vectors[rows])
             typical = [rows[i] for i in np.argsort(-likeness, kind="stable")]
-            wording = namer(node_type, [seen.descriptions[row] for row in typical], everything)
+            described = [seen.descriptions[row] for row in typical]
+            wording = namer(node_type, described, everything)
+            if _is_reserved(wording.label):
+                wording = key_terms(node_type, described, everything)
             ref = f"category {len(nodes)}"
             nodes.append(NewNode(ref, parent, wording.label, wording.description, _turns_of(seen, rows)))
             assigned += [(ref, row, float(cosine)) for row, cosine in zip(rows, likeness, strict=True)]
-        if alone and not assigned and not is_growing:  # otherwise they may still fit a category made in this batch
-            name = _rest(node_type)
-            rest = [seen.ids[row] for row in categories.tolist() if seen.labels[row] == name]
-            if not rest:
-                nodes.append(NewNode(name, parent, name, f"{_plural(node_type)} that are like no others.", ()))
-            assigned += [(rest[0] if rest else name, row, 0.0) for row in alone]
-            alone = []
-        if assigned:
-            self._commit(seen, nodes, assigned)
-        return Classified(len(assigned), len(nodes), len(alone))
+        if not assigned:
+            return Classified(), [seen.ids[row] for row in free.tolist()]
+        self._commit(seen, nodes, assigned)
+        return Classified(len(assigned), len(nodes)), []
+
+    def _file_rest(self, space: SpaceId, node_type: str, parent: str, waiting: set[NodeId]) -> Classified:
+        """Put a batch of the nodes that wait under the category for the rest, unless similar ones may still come."""
+        is_growing = self._store.turn_counts(space)[TurnState.PENDING] > 0
+        seen, _, categories, unclassified = self._unclassified(space, node_type, parent)
+        alone = unclassified[:_BATCH]
+        if is_growing or not alone or not waiting.issuperset(seen.ids[row] for row in unclassified):
+            return Classified()
+        name = _rest(node_type)
+        rest = [seen.ids[row] for row in sorted(rest_categories(seen).intersection(categories))]
+        new = [] if rest else [NewNode(name, parent, name, f"{_plural(node_type)} that are like no others.", ())]
+        self._commit(seen, new, [(rest[0] if rest else name, row, 0.0) for row in alone])
+        waiting.difference_update(seen.ids[row] for row in alone)
+        return Classified(len(alone), len(new))
 
     def _commit(self, seen: Snapshot, nodes: Sequence[NewNode], assigned: Sequence[tuple[str, int, float]]) -> None:
         vectors = self._encoder.encode([node.description for node in nodes])

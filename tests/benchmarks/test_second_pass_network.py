@@ -9,7 +9,7 @@ from tests.fakes import make_turns
 from tests.fakes_graph import Extra, make_inputs, make_snapshot
 
 TURNS = make_turns(["We moved.", "The van broke down.", "So I was late.", "I like tea."])
-#: Rows 4 to 9 of the snapshot.
+#: Rows 4 to 11 of the snapshot.
 EXTRAS = [
     Extra("event_node", "Ann moved", (0,)),
     Extra("sub_event", "the van of the move broke down", (1,)),
@@ -17,13 +17,16 @@ EXTRAS = [
     Extra("event_category", "moves"),
     Extra("knowledge_category", "other facts"),
     Extra("reflection", "Ann likes what is warm", (3,)),
+    Extra("knowledge_node", "Ann owns a pot", (3,)),
+    Extra("knowledge_category", "other dishes"),
 ]
-EDGES = [(4, "CONTAINS", 5), (5, "CAUSES", 2), (7, "CONTAINS", 4), (8, "CONTAINS", 6), (9, "DERIVED_FROM_FACT", 6)]
+EDGES = [(4, "CONTAINS", 5), (5, "CAUSES", 2), (7, "CONTAINS", 4), (8, "CONTAINS", 6), (9, "DERIVED_FROM_FACT", 6),
+         (11, "CONTAINS", 10)]  # fmt: skip
 #: (relation, neighbour, turn), as rows of the snapshot.
 EXPECTED = {
     "sub_event": {("whole", 4, 1), ("part", 5, 0)},
     "cause": {("cause_event_node", 5, 2), ("effect_episode", 2, 1)},
-    "category": {("category", 7, 0)},  # that of the rest says nothing of a turn
+    "category": {("category", 7, 0), ("category", 11, 3)},  # that of the rest says nothing of a turn
     "reflection": {("reflection", 9, 3)},
 }
 

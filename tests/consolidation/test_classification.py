@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from locigraph.consolidation import classification
 from locigraph.consolidation.blueprint import Wording
 from locigraph.consolidation.cassette import Cassette
 from locigraph.consolidation.classification import Classified, Classifier, LLMNamer, category_types, key_terms
@@ -15,7 +16,7 @@ from locigraph.consolidation.errors import ConsolidationError
 from locigraph.consolidation.llm import ChatClient, Endpoint
 from locigraph.consolidation.pipeline import Consolidator
 from locigraph.kg.store import Store
-from locigraph.kg.types import NodeId, NodeStatus, NodeUpdate, Relation
+from locigraph.kg.types import GraphChange, NewNode, NewRelation, NodeId, NodeStatus, NodeUpdate, Relation
 from locigraph.scripts.assembly.build_context import HybridContext
 from tests.consolidation.endpoints import NOWHERE
 from tests.consolidation.stub_server import Stub, stub_server
@@ -134,6 +135,72 @@ def test_a_model_may_name_categories_and_key_terms_take_its_place_where_it_fails
         assert LLMNamer(client, SPACE)("knowledge_node", BOATS, [*BOATS, *SOUP]) == key_terms(
             "knowledge_node", BOATS, [*BOATS, *SOUP]
         )
+
+
+@pytest.mark.parametrize("label", ["other facts", "Other  Facts!", "other events"])
+def test_a_model_cannot_name_a_category_like_that_of_the_rest(store: Store, label: str) -> None:
+    build(store, BOATS)
+    classifier(store).run(SPACE, lambda *_: Wording(label, "Facts about boats."))
+    build(store, [*BOATS, "white boat sails harbor", "thunder rolls"])
+    classifier(store).run(SPACE)
+    (named,) = (name for name in held(store) if name != "other facts")
+    assert "boat" in named
+    assert held(store) == {named: sorted([*BOATS, "white boat sails harbor"]), "other facts": ["thunder rolls"]}
+
+
+def test_a_category_that_a_model_named_like_the_rest_before_is_one_like_any_other(store: Store) -> None:
+    build(store, [*BOATS, *SOUP])
+    facts = {node.description: node.id for node in store.nodes(SPACE, types=["knowledge_node"])}
+    boats = [node for text, node in facts.items() if "boat" in text]
+    text = "Other facts about boats."
+    vector = ENCODER.encode([text])[0]
+    source = make_turns(BOATS)[0].turn_id
+    store.commit(
+        GraphChange(
+            SPACE,
+            MONDAY + timedelta(hours=1),
+            nodes=(NewNode("c", "knowledge_category", "other facts", text, (source,), embedding=vector),),
+            relations=tuple(NewRelation("c", "CONTAINS", fact) for fact in boats),
+            embedding_model=ENCODER.model_id,
+        )
+    )
+    build(store, [*BOATS, *SOUP, "white boat sails harbor", "thunder rolls"])
+    classifier(store).run(SPACE)
+    under = Counter(edge.source for edge in contains(store))
+    assert sorted(under.values()) == [1, 4, 5]  # the thunder, the soups, the boats
+
+
+def test_the_category_of_the_rest_made_before_is_used_again(store: Store) -> None:
+    build(store, ["thunder rolls"])
+    classifier(store).run(SPACE)
+    build(store, ["thunder rolls", "snow falls"])
+    assert classifier(store).run(SPACE) == Classified(nodes=1)
+    assert held(store) == {"other facts": ["snow falls", "thunder rolls"]}
+
+
+def test_nodes_behind_a_batch_like_no_others_are_looked_at_and_all_that_wait_are_counted(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(classification, "_BATCH", 3)
+    alone = ["thunder rolls", "snow falls", "hail"]
+    texts = [*alone, *BOATS, "red kite", "calm sea"]
+    build(store, texts)
+    store.append_turns(make_turns([*texts, "pending"]))
+    # The first three boats are one batch; the fourth joins them.
+    assert classifier(store).run(SPACE) == Classified(nodes=4, categories=1, waiting=5)
+    assert sorted(held(store).values()) == [sorted(BOATS)]
+    Consolidator(store, FakeExtractor(), ENCODER, FakeContext()).run(SPACE)
+    assert classifier(store).run(SPACE) == Classified(nodes=6, categories=1)
+    assert held(store)["other facts"] == sorted([*alone, "red kite", "calm sea", "pending"])
+
+
+def test_nodes_that_wait_are_looked_at_again_when_later_ones_made_a_category(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(classification, "_BATCH", 3)
+    build(store, ["green boat leaves harbor", "thunder rolls", "snow falls", *BOATS[:3]])
+    assert classifier(store).run(SPACE) == Classified(nodes=6, categories=2)
+    assert sorted(BOATS) in held(store).values()
 
 
 def test_key_terms_are_frequent_in_the_cluster_and_rare_elsewhere() -> None:
