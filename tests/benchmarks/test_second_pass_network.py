@@ -8,7 +8,7 @@ from locigraph.gnn.relations import RELATIONS
 from tests.fakes import make_turns
 from tests.fakes_graph import Extra, make_inputs, make_snapshot
 
-TURNS = make_turns(["We moved.", "The van broke down.", "So I was late.", "I like tea."])
+TURNS = make_turns(["We moved.", "The van broke down."], ["So I was late.", "I like tea."])
 #: Rows 4 to 11 of the snapshot.
 EXTRAS = [
     Extra("event_node", "Ann moved", (0,)),
@@ -28,6 +28,7 @@ EXPECTED = {
     "cause": {("cause_event_node", 5, 2), ("effect_episode", 2, 1)},
     "category": {("category", 7, 0), ("category", 11, 3)},  # that of the rest says nothing of a turn
     "reflection": {("reflection", 9, 3)},
+    "session": {("session", 0, 1), ("session", 1, 0), ("session", 2, 3), ("session", 3, 2)},
 }
 
 
