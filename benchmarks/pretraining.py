@@ -3,7 +3,8 @@
 ``python -m benchmarks.pretraining --corpus locomo10.json --format locomo --store graph.sqlite``, on a built graph. In
 each of five folds the graph encoder learns from the questions of that many training conversations, with and without
 the self-supervised stage over all of them; two conversations are held out for early stopping. With 0 conversations,
-only the self-supervised stage is trained, or nothing at all.
+only the self-supervised stage is trained, or nothing at all. The differences that the stage makes have a sign-flip test
+over conversations.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks import records
+from benchmarks.second_pass import Scores, compared, shown
+from benchmarks.second_pass_network import recall_and_ndcg
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.evaluation.asking import joined_runs
-from locigraph.retrieval.evaluation.metrics import evidence_recall, ndcg
 from locigraph.scripts.assembly import graphs, opening
 from locigraph.scripts.experiments import provenance
 from locigraph.training.comparison import run_checkpoint
@@ -40,20 +44,20 @@ def main() -> None:
     )
     options = records.options_of(parser)
     corpus, encoder = records.opened(options)
-    gold = {q.question_id: set(map(str, q.evidence)) for q in corpus.questions}
     rows = []
     with opening.existing_store(options.store) as store:
         views = graphs.views_of(store, encoder)
         for count in options.conversations:
+            without: Scores | None = None
             for pretrain_epochs in (0, TrainingConfig().pretrain_epochs):
                 training = TrainingConfig(pretrain_epochs=pretrain_epochs, epochs=20 if count else 0)
                 runs = []
                 for fold in plan_folds(corpus.questions, folds=5, validation=2, seed=0):
                     learnt = set(fold.train[:count])
                     # All training conversations have their graphs, but only some of them have questions.
-                    asked = [q for q in corpus.questions if q.space in {*learnt, *fold.validation, *fold.test}]
+                    known = [q for q in corpus.questions if q.space in {*learnt, *fold.validation, *fold.test}]
                     trainer = FoldTrainer(
-                        asked,
+                        known,
                         views,
                         TrainerConfig(csv_log=False),
                         encoder=encoder,
@@ -64,16 +68,13 @@ def main() -> None:
                     made = trainer.train(fold, Settings(training=training), folder=folder, seed=0, name=name)
                     tested = [q for q in corpus.questions if SpaceId(q.space) in fold.test]
                     runs.append(run_checkpoint(made, tested, views=views, encoder=encoder, name=name))
-                found = {key: list(map(str, ranking)) for key, ranking in joined_runs(runs).rankings.items()}
-                recall = sum(evidence_recall(found[key], gold[key], 10) for key in found) / len(found)
-                gain = sum(ndcg(found[key], gold[key], 10) for key in found) / len(found)
-                rows.append(
-                    {"conversations": count, "pretrain_epochs": pretrain_epochs, "recall@10": recall, "ndcg@10": gain}
-                )
-                print(
-                    f"{count} conversations, {pretrain_epochs} epochs of pre-training: {recall:.3f} / {gain:.3f}",
-                    flush=True,
-                )
+                rankings = joined_runs(runs).rankings
+                asked = [question for question in corpus.questions if question.question_id in rankings]
+                scores = np.array([recall_and_ndcg(rankings[q.question_id], q.evidence) for q in asked])
+                row = compared(asked, scores, without)
+                without = scores
+                rows.append({"conversations": count, "pretrain_epochs": pretrain_epochs, **row})
+                print(f"{count} conversations, {pretrain_epochs} epochs of pre-training: {shown(row)}", flush=True)
     records.write(options, {"rows": rows}, corpora=[corpus], text_encoder=encoder.model_id)
 
 

@@ -13,6 +13,7 @@ from locigraph.retrieval.evaluation.formatting import p_value, signed, unsigned
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results"
 _CATEGORIES = ("multi-hop", "temporal", "open-domain", "single-hop")
+_RANKED = ("recall@10", "ndcg@10")
 _CONTEXTS = ("recall@500tokens", "recall@1000tokens", "recall@4000tokens")
 #: Rows of README: the title of a strategy there, the run that it is taken from, and its name in that run.
 _SUMMARY = (
@@ -197,18 +198,18 @@ def ablation(file: str) -> str:
 
 
 def pretraining(file: str) -> str:
-    """With and without pre-training, by the number of conversations with questions."""
-    scores = {
-        (graph, row["conversations"], row["pretrain_epochs"] > 0): _pair(row)
-        for graph, entry in _record(file).items()
-        for row in entry["rows"]
-    }
-    head = ("conversations with questions", "recorded: without", "with pre-training", "rules: without")
-    rows = [
-        [str(count), *(scores[graph, count, is_with] for graph in ("recorded", "rules") for is_with in (False, True))]
-        for count in sorted({count for _, count, _ in scores})
-    ]
-    return _table((*head, "with pre-training"), rows)
+    """Without and with pre-training, by the number of conversations with questions; p of the difference."""
+    rows = []
+    for graph, entry in _record(file).items():
+        by_count: dict[int, list[Any]] = {}
+        for row in entry["rows"]:
+            by_count.setdefault(row["conversations"], []).append(row)
+        for count, (without, after) in by_count.items():
+            means = (" / ".join(unsigned(row[metric]["mean"]) for metric in _RANKED) for row in (without, after))
+            tests = (f"{_difference(after[m]['difference'])} (p {p_value(after[m]['p'])})" for m in _RANKED)
+            rows.append([graph, str(count), *means, *tests])
+    head = ("graph", "conversations with questions", "without", "with pre-training", *_RANKED)
+    return _table(head, rows)
 
 
 def summary() -> str:
