@@ -575,7 +575,7 @@ def test_every_answer_over_a_space_with_pending_or_failed_turns_says_so(
     (tmp_path / "small.jsonl").write_text(line + "\n")
     tiny = ["--encoder.model", tiny_text_encoder(tmp_path / "tiny")]
     arguments = ["build", "--corpus.path", "small.jsonl", "--store", "graph.sqlite", *tiny]
-    consolidate, left = Consolidator._consolidate, 3
+    extract, left = Consolidator._extract, 3
 
     def cut(self: Consolidator, turn: Turn, state: SpaceState) -> None:
         nonlocal left
@@ -584,10 +584,10 @@ def test_every_answer_over_a_space_with_pending_or_failed_turns_says_so(
             raise ConsolidationError("no plan")
         if left < 0:
             raise KeyboardInterrupt
-        consolidate(self, turn, state)
+        extract(self, turn, state)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Consolidator, "_consolidate", cut)
+        patch.setattr(Consolidator, "_extract", cut)
         code, _, error = run(capsys, *arguments)
     assert_one_line_and_code_2(code, error.splitlines()[-1] + "\n", "interrupted", "same command again")
     space = conversation["conversation_id"]

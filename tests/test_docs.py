@@ -61,9 +61,9 @@ def test_a_stale_number_in_a_table_is_replaced_and_the_text_around_it_is_kept(tm
     stale = tmp_path / "page.md"
     stale.write_text("Before.\n<!-- filled: pretraining pretraining -->\n| 0 | .1 |\n<!-- /filled -->\nAfter.\n")
     made = filled.filled(stale)
-    assert made.startswith("Before.\n<!-- filled: pretraining pretraining -->\n\n| conversations with questions |")
+    assert made.startswith("Before.\n<!-- filled: pretraining pretraining -->\n\n| graph | conversations with")
     assert made.endswith("|\n\n<!-- /filled -->\nAfter.\n")
-    assert "| 0 | .797 / .671 |" in made
+    assert "| recorded | 0 | .806 / .681 | .823 / .686 | +.017 (p .002) |" in made
 
 
 def test_questions_whose_evidence_was_learnt_do_not_count_in_a_table() -> None:

@@ -152,14 +152,12 @@ class WriterSettings(ModelSettings):
     Without ``base_url`` they are written by rules.
 
     Attributes:
-        cassette: SQLite file that records the questions, so that none is generated twice.
         concurrency: Largest number of concurrent requests.
         max_tokens: Limit on the tokens that it reads and writes in one run; at the limit the command stops with exit
             code 3.
         max_cost: The same limit for the cost, in the currency of the prices.
     """
 
-    cassette: str = "runs/questions.sqlite"
     concurrency: int = 4
     max_tokens: int | None = None
     max_cost: float | None = None

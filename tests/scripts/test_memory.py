@@ -987,18 +987,18 @@ def test_of_an_outage_every_caller_is_told_and_nobody_tries_again(
 
 
 def test_after_an_outage_each_caller_hears_of_its_own_turn(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    consolidate, left = Consolidator._consolidate, 2
+    extract, left = Consolidator._extract, 2
 
     def cut(self: Consolidator, turn: Turn, state: SpaceState) -> None:
         nonlocal left
         if left == 0:
             raise LanguageModelError("no answer")
         left -= 1
-        consolidate(self, turn, state)
+        extract(self, turn, state)
 
     with opened(place) as memory:
         with monkeypatch.context() as patch:
-            patch.setattr(Consolidator, "_consolidate", cut)
+            patch.setattr(Consolidator, "_extract", cut)
             first, second, third = memory.add_each([SALE | {"turn_id": f"t{number}"} for number in range(3)])
         assert (first, second) == ("t0", "t1")
         assert isinstance(third, LanguageModelError)
