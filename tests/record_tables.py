@@ -14,6 +14,7 @@ from locigraph.retrieval.evaluation.formatting import p_value, signed, unsigned
 RESULTS = Path(__file__).parent.parent / "docs" / "results"
 _CATEGORIES = ("multi-hop", "temporal", "open-domain", "single-hop")
 _RANKED = ("recall@10", "ndcg@10")
+_SHOWN = ("recall@10", "nDCG@10")  # the same in headings
 _CONTEXTS = ("recall@500tokens", "recall@1000tokens", "recall@4000tokens")
 #: Rows of README: the title of a strategy there, the run that it is taken from, and its name in that run.
 _SUMMARY = (
@@ -121,15 +122,15 @@ def matrix(file: str) -> str:
     for cell in _record(file)["cells"]:
         compared = _compared(cell["comparisons"])
         tests = [
-            f"{_difference(each['delta'])} (p {p_value(each['p'])})"
-            for each in (compared[other]["recall@10"] for other in ("fusion-zero", "v1-adapted"))
+            f"{_difference(compared[other][metric]['delta'])} (p {p_value(compared[other][metric]['p'])})"
+            for other in ("fusion-zero", "v1-adapted")
+            for metric in _RANKED
         ]
         scores = [_pair(cell["means"][name], "/") for name in names]
         rows.append([cell["trained"], cell["tested"], *scores, *tests])
-    return _table(
-        ("trained on", "tested on", *names, "v2-zero \N{MINUS SIGN} fusion-zero", "v2-zero \N{MINUS SIGN} v1-adapted"),
-        rows,
-    )
+    minus = "v2-zero \N{MINUS SIGN}"
+    differences = (f"{minus} {other}: {metric}" for other in ("fusion-zero", "v1-adapted") for metric in _SHOWN)
+    return _table(("trained on", "tested on", *names, *differences), rows)
 
 
 def unseen(file: str) -> str:
@@ -208,7 +209,7 @@ def pretraining(file: str) -> str:
             means = (" / ".join(unsigned(row[metric]["mean"]) for metric in _RANKED) for row in (without, after))
             tests = (f"{_difference(after[m]['difference'])} (p {p_value(after[m]['p'])})" for m in _RANKED)
             rows.append([graph, str(count), *means, *tests])
-    head = ("graph", "conversations with questions", "without", "with pre-training", *_RANKED)
+    head = ("graph", "conversations with questions", "without", "with pre-training", *_SHOWN)
     return _table(head, rows)
 
 
