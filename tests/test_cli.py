@@ -130,6 +130,7 @@ BAD_CALLS = {
         ["recall", "q", "--space", "x", "--budget_tokens", "9", "--budget_kinds", "facts=2"],
         ["budget_kinds is 'facts=2'; expected numbers by name, such as '{\"a\": 1}'"],
     ),
+    "no pair to compare": (["compare", "--pairs", "[]"], ["nothing to do; name comparisons with --pairs"]),
     "less than no validation": (["train", "--validation", "-1"], ["validation is -1"]),
     "no training at all": (["evaluate", "--seeds", "0"], ["seeds is 0"]),
     "a search nobody made": (["search", "--validation", "0"], ["validation is 0"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ def compare_again(
         path: File written by ``write_question_scores``.
         pairs: Strategies (a, b), reported as a minus b. A strategy of the second file is named ``v2@2``, and so on.
         also: Further files, about the same questions.
-        metrics: Names of metrics that the files hold.
+        metrics: Names of metrics that all of the files hold.
         without: IDs of questions to leave out, in addition to those that a record left out.
         seed: Random seed of the bootstrap and of the sign patterns; that of the record reproduces its numbers.
 
@@ -90,12 +90,13 @@ def compare_again(
     kept = [name for name in files[0] if name not in left_out]
     if not kept:
         raise EvaluationError(f"{path}: no question is left; there is nothing to compare")
+    held = [_metrics_of(file, records[kept[0]]) for file, records in zip((path, *also), files, strict=True)]
+    columns = [metric for metric in held[0] if all(metric in each for each in held)]
     scores: dict[str, NDArray[np.float64]] = {}
     for number, (file, records) in enumerate(zip((path, *also), files, strict=True), start=1):
         lines = [records[name] for name in kept]
         try:
             if number == 1:
-                columns = list(next(iter(lines[0]["scores"].values())))
                 questions = [
                     QuestionOutcome(line["question_id"], line["space"], line["category"], ()) for line in lines
                 ]
@@ -121,7 +122,17 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
     try:
         with gzip.open(path, "rt", encoding="utf-8") as lines:
             return {line["question_id"]: line for line in map(parsed_json, lines)}
+    except FileNotFoundError as error:
+        raise EvaluationError(f"{path}: no such file; name one that locigraph evaluate has written") from error
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+        raise _not_scores(path, error) from error
+
+
+def _metrics_of(path: Path, line: Mapping[str, Any]) -> list[str]:
+    """Names of the metrics of a line."""
+    try:
+        return list(next(iter(line["scores"].values()), ()))
+    except (KeyError, TypeError, AttributeError) as error:
         raise _not_scores(path, error) from error
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,19 @@ def test_strategies_of_two_records_of_the_same_questions_are_compared_as_if_they
         compare_again(one, [("v2", "v1@2")], also=[fewer])
 
 
+def test_records_of_which_some_have_contexts_are_compared_in_the_metrics_of_all(tmp_path: Path) -> None:
+    with_contexts = planted_run("v2", first_gold_rank=1, tokens_a_turn=100)
+    without = replace(with_contexts, contexts={})
+    paths = [tmp_path / "with.jsonl.gz", tmp_path / "without.jsonl.gz"]
+    for path, each in zip(paths, (with_contexts, without), strict=True):
+        write_question_scores(path, planted_questions(), [each])
+    for first, second in (paths, paths[::-1]):
+        (row,) = compare_again(first, [("v2", "v2@2")], also=[second], metrics=["recall@10"])
+        assert row["delta"] == 0
+        with pytest.raises(EvaluationError, match="metric 'recall@500tokens' is not computed"):
+            compare_again(first, [("v2", "v2@2")], also=[second], metrics=["recall@500tokens"])
+
+
 def test_contexts_are_among_the_scores(tmp_path: Path) -> None:
     runs = [
         planted_run("v2", first_gold_rank=1, tokens_a_turn=100),
@@ -63,6 +77,13 @@ def test_contexts_are_among_the_scores(tmp_path: Path) -> None:
     write_question_scores(path, planted_questions(), runs)
     (row,) = compare_again(path, [("v2", "v1")], metrics=["recall@500tokens"])
     assert row["delta"] == pytest.approx(0.5)
+
+
+def test_a_record_that_is_absent_is_said_to_be(tmp_path: Path) -> None:
+    with pytest.raises(
+        EvaluationError, match=r"absent\.gz: no such file; name one that locigraph evaluate has written"
+    ):
+        compare_again(tmp_path / "absent.gz", [("v2", "v1")])
 
 
 def test_the_same_scores_are_the_same_bytes(tmp_path: Path) -> None:
