@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from locigraph.kg.errors import LocigraphError, nearest, shortened
 from locigraph.kg.registry import RowT, Table, UnknownNameError
 from locigraph.kg.times import TIME_RANGE, is_in_range
-from locigraph.kg.types import UNSTORABLE, Scope
+from locigraph.kg.types import UNSTORABLE, Scope, SpaceId
 
 if TYPE_CHECKING:
     from locigraph.retrieval.packing import KindLimits
@@ -43,6 +43,13 @@ def listed(given: str | Sequence[str]) -> list[str]:
     return names
 
 
+def one_space(space: str) -> SpaceId:
+    """The name of a space; raises LocigraphError if it is no text, such as a list of several."""
+    if not isinstance(space, str):
+        raise LocigraphError(f"space is {shortened(space)}; expected the name of one space")
+    return SpaceId(space)
+
+
 def check_question(question: str) -> None:
     """Raise LocigraphError if a question is empty, or holds characters that no stored text has."""
     if not isinstance(question, str):
@@ -61,43 +68,58 @@ def check_recall(
     budget_kinds: Mapping[str, int] | None,
     as_of: object,
     strategy: str | None,
-    fold: float | None,
+    fold: object,
+    queries: object = None,
 ) -> None:
     """Raise LocigraphError, before anything is opened, if an argument of ``Memory.recall`` is invalid."""
     from locigraph.retrieval.protocols import MAX_TOP_K
     from locigraph.scripts.assembly.strategies import STRATEGIES, recalled
 
     check_question(question)
+    if strategy is not None and not isinstance(strategy, str):
+        raise LocigraphError(f"strategy is {shortened(strategy)}; expected a name, or None")
     if strategy is not None and strategy not in recalled():
         if strategy not in STRATEGIES:
             raise UnknownNameError("strategy", strategy, recalled())
         is_v2 = STRATEGIES[strategy].is_proposed
         ending = "in recall, use v2 with --checkpoint" if is_v2 else "it is trained there, inside folds"
         raise LocigraphError(f"strategy {strategy!r} is only for locigraph evaluate; {ending}")
-    if type(top_k) is not int:
-        raise LocigraphError(f"top_k is {shortened(top_k)}; expected a whole number")
-    if top_k < 1:
-        raise LocigraphError(f"top_k is {top_k}; expected at least 1")
+    check_positive("top_k", top_k)
     if top_k > MAX_TOP_K:
         raise LocigraphError(f"top_k is {top_k}; expected at most {MAX_TOP_K}")
-    if budget_tokens is not None and budget_tokens < 1:
-        raise LocigraphError(f"budget_tokens is {budget_tokens}; expected at least 1")
+    if budget_tokens is not None:
+        check_positive("budget_tokens", budget_tokens)
     if budget_kinds is not None and budget_tokens is None:
         raise LocigraphError("budget_kinds limits a context, but no context was asked for; set budget_tokens too")
     kind_limits(budget_kinds)
-    if fold is not None and not 0 < fold <= 1:
-        raise LocigraphError(f"fold is {fold}; expected a word similarity above 0 and up to 1, or null to fold nothing")
+    if fold is not None and not (isinstance(fold, int | float) and 0 < fold <= 1):
+        raise LocigraphError(
+            f"fold is {shortened(fold)}; expected a word similarity above 0 and up to 1, or null to fold nothing"
+        )
+    if queries is not None and not callable(queries):
+        raise LocigraphError(f"queries is {shortened(queries)}; expected a function such as generate_queries, or None")
     time_of(as_of)
+
+
+def check_positive(name: str, value: object) -> None:
+    """Raise LocigraphError, which names the argument, unless its value is a whole number of at least 1."""
+    if type(value) is not int:
+        raise LocigraphError(f"{name} is {shortened(value)}; expected a whole number")
+    if value < 1:
+        raise LocigraphError(f"{name} is {value}; expected at least 1")
 
 
 def kind_limits(given: Mapping[str, int] | None) -> KindLimits:
     """Limits of a context by kind of memory; a kind that is not named has none.
 
     Raises:
-        LocigraphError: If a name is not a kind of memory, or a limit is not a whole number of at least 0.
+        LocigraphError: If they are no mapping, a name is not a kind of memory, or a limit is not a whole number of at
+            least 0.
     """
     from locigraph.retrieval.packing import KindLimits
 
+    if given is not None and not isinstance(given, Mapping):
+        raise LocigraphError(f"budget_kinds is {shortened(given)}; expected a mapping from kinds of memory to numbers")
     kinds = [field.name for field in fields(KindLimits)]
     for kind, limit in (given or {}).items():
         if kind not in kinds:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from locigraph.kg.errors import LocigraphError, StoreError
+from locigraph.kg.errors import LocigraphError, StoreError, shortened
 from locigraph.kg.store import Store
 from locigraph.kg.types import UNSTORABLE, Scope, SpaceId, Turn, TurnId, TurnState
 from locigraph.scripts.assembly import options
@@ -39,10 +39,10 @@ def turns_of(given: Iterable[Mapping[str, Any]]) -> list[tuple[Turn, Scope]]:
     """Turns from mappings of the arguments of ``Memory.add``, each with the user and agent of its space.
 
     Raises:
-        LocigraphError: If an argument is unknown or missing, or its value is invalid.
+        LocigraphError: If they are not mappings, an argument is unknown or missing, or its value is invalid.
     """
     made = []
-    for place, each in enumerate(given):
+    for place, each in enumerate(mappings_of(given)):
         try:
             made.append(_turn(place, **each))
         except LocigraphError as error:
@@ -51,6 +51,17 @@ def turns_of(given: Iterable[Mapping[str, Any]]) -> list[tuple[Turn, Scope]]:
             said = str(error).removeprefix("_turn() ")
             raise LocigraphError(f"turn {place}: {said}; give each turn as the arguments of Memory.add") from error
     return made
+
+
+def mappings_of(given: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The given turns as a list; raises LocigraphError if one of them is not a mapping, or they are not several."""
+    if isinstance(given, Mapping) or not isinstance(given, Iterable):
+        raise LocigraphError(f"turns is {shortened(given)}; expected a list of turns")
+    turns = list(given)
+    for place, turn in enumerate(turns):
+        if not isinstance(turn, Mapping):
+            raise LocigraphError(f"turn {place} is {shortened(turn)}; give each turn as the arguments of Memory.add")
+    return turns
 
 
 def _turn(

@@ -21,7 +21,14 @@ from locigraph.scripts.assembly import opening, options
 from locigraph.scripts.assembly.search_parts import reranked
 from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings
 from locigraph.scripts.memory import forgetting
-from locigraph.scripts.memory.additions import after_outage, extractor_maker, fault_of_added, new_turn_id, turns_of
+from locigraph.scripts.memory.additions import (
+    after_outage,
+    extractor_maker,
+    fault_of_added,
+    mappings_of,
+    new_turn_id,
+    turns_of,
+)
 from locigraph.scripts.memory.asked_spaces import AskedSpaces, named_spaces
 from locigraph.scripts.memory.closable_lock import ClosableLock
 from locigraph.scripts.memory.parts import Parts
@@ -201,9 +208,12 @@ class Memory:
 
         Returns:
             For each turn its ID, or an error that says why it was not remembered, or not consolidated yet.
+
+        Raises:
+            LocigraphError: If the turns are not a list of mappings.
         """
         # IDs are assigned here, so that a turn that has to be tried again below is not added twice.
-        named = [{**turn, "turn_id": turn.get("turn_id")} for turn in turns]
+        named = [{**turn, "turn_id": turn.get("turn_id")} for turn in mappings_of(turns)]
         for turn in named:
             if turn["turn_id"] is None:
                 turn["turn_id"] = new_turn_id()
@@ -289,7 +299,7 @@ class Memory:
         self._refuse_if_readonly()
         with self._writing, self._lock:
             named = None if turn_ids is None else [TurnId(each) for each in options.listed(turn_ids)]
-            return self._graph.restore(SpaceId(space), named)
+            return self._graph.restore(options.one_space(space), named)
 
     def _refuse_if_readonly(self) -> None:
         if self._is_readonly:
@@ -313,9 +323,10 @@ class Memory:
 
     def times(self, space: str) -> list[datetime]:
         """The distinct times at which turns of a space were spoken, earliest first; undated turns are left out."""
+        name = options.one_space(space)
         with self._lock:
-            self._graph.require_space(SpaceId(space))
-            return sorted({turn.spoken_at for turn in self._graph.turns(SpaceId(space)) if turn.spoken_at is not None})
+            self._graph.require_space(name)
+            return sorted({turn.spoken_at for turn in self._graph.turns(name) if turn.spoken_at is not None})
 
     def recall(
         self,
@@ -377,6 +388,7 @@ class Memory:
             as_of=as_of,
             strategy=strategy,
             fold=fold,
+            queries=queries,
         )
         time = options.time_of(as_of)
         with self._lock:
@@ -428,7 +440,7 @@ class Memory:
     def notes(self, space: str) -> list[str]:
         """What a caller should know about a space: how many of its turns are pending, or have failed."""
         with self._lock:
-            return opening.partial_memory(self._graph, [SpaceId(space)])
+            return opening.partial_memory(self._graph, [options.one_space(space)])
 
     def explain(
         self,
@@ -450,22 +462,21 @@ class Memory:
             LocigraphError: If the question or ``turn_ids`` is empty, or the graph does not have one of ``turn_ids``.
         """
         options.check_question(question)
-        if top_k < 1:
-            raise LocigraphError(f"top_k is {top_k}; expected at least 1")
+        options.check_positive("top_k", top_k)
         if turn_ids is not None and not turn_ids:
             raise LocigraphError("turn_ids is empty; name the turns to explain, or None for the best ones")
-        time = options.time_of(as_of)
+        time, name = options.time_of(as_of), options.one_space(space)
         with self._lock:
-            self._graph.require_space(SpaceId(space))
+            self._graph.require_space(name)
 
             from locigraph.scripts.assembly.graphs import embed_all
             from locigraph.training.explanation import explain  # imports PyTorch
 
             if not self._is_readonly:
-                embed_all([SpaceId(space)], self._graph, self._encoder, progress=False)
+                embed_all([name], self._graph, self._encoder, progress=False)
             return explain(
                 self._parts.checkpoint(),
-                snapshot_with_vectors(self._graph, SpaceId(space), self._encoder, as_of=time),
+                snapshot_with_vectors(self._graph, name, self._encoder, as_of=time),
                 question,
                 encoder=self._encoder,
                 top_k=top_k,

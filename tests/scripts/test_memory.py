@@ -351,6 +351,12 @@ def test_an_argument_that_add_does_not_know_or_lacks_is_named_with_its_turn(plac
             memory.add_many([SALE, SALE | {"speeker": "Ana"}])
         with pytest.raises(LocigraphError, match="turn 0: missing 1 required keyword-only argument: 'session'"):
             memory.add_many([{name: value for name, value in SALE.items() if name != "session"}])
+        one_turn: Any = SALE
+        for add in (memory.add_many, memory.add_each):
+            with pytest.raises(LocigraphError, match=r"turns is \{.*; expected a list of turns"):
+                add(one_turn)
+            with pytest.raises(LocigraphError, match=r"turn 1 is \[.*; give each turn as the arguments of Memory.add"):
+                add([SALE, [SALE]])  # type: ignore[list-item]
         assert memory.spaces() == []
 
 
@@ -577,6 +583,12 @@ def test_a_context_has_limits_by_kind_of_memory(place: Path) -> None:
             {"budget_kinds": {"facts": 3}, "budget_tokens": None},
             "budget_kinds limits a context, but no context was asked for",
         ),
+        (
+            {"budget_kinds": ["facts"]},
+            r"budget_kinds is \['facts'\]; expected a mapping from kinds of memory to numbers",
+        ),
+        ({"budget_tokens": "60"}, "budget_tokens is '60'; expected a whole number"),
+        ({"budget_tokens": 2.5}, "budget_tokens is 2.5; expected a whole number"),
         ({"top_k": 10**12}, "top_k is 1000000000000; expected at most 10000"),
     ],
 )
@@ -767,6 +779,9 @@ def test_what_a_list_names_is_forgotten_although_some_of_it_was_before(place: Pa
     [
         ({"top_k": 2.5}, "top_k is 2.5; expected a whole number"), ({"top_k": True}, "top_k is True"),
         ({"question": None}, "the question is None; expected text"), ({"space": 5}, "the name 5 is not text"),
+        ({"strategy": ["v1"]}, "strategy is ['v1']; expected a name"),
+        ({"fold": ".9"}, "fold is '.9'; expected a word similarity above 0"),
+        ({"queries": "rules"}, "queries is 'rules'; expected a function such as generate_queries"),
         ({"user": "ben"}, "space 'ana' does not belong to user 'ben'; nearest is \"user 'ann'\""),
     ],
 )  # fmt: skip
@@ -775,6 +790,14 @@ def test_what_cannot_be_asked_is_told_in_the_callers_words(place: Path, asked: d
         memory.add(**SALE, user="ann")
         with pytest.raises(LocigraphError, match=re.escape(told)):
             memory.recall(**{"question": "bike", "space": "ana"} | asked)
+        several: Any = ["ana", "ben"]
+        for ask in (memory.times, memory.notes, lambda space: memory.restore(space=space)):
+            with pytest.raises(LocigraphError, match=r"space is \['ana', 'ben'\]; expected the name of one space"):
+                ask(several)
+        with pytest.raises(LocigraphError, match=r"space is \['ana', 'ben'\]"):
+            memory.explain("bike", space=several)
+        with pytest.raises(LocigraphError, match="top_k is '3'; expected a whole number"):
+            memory.explain("bike", space="ana", top_k="3")  # type: ignore[arg-type]
     with pytest.raises(LocigraphError, match="access is 'rw'; expected one of create, write, read"):
         opened(place, access="rw")
 
