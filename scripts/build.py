@@ -110,7 +110,9 @@ def build(
     if stopped is not None:
         raise stopped
     held = ", ".join(f"{n} {t}" for t, n in sorted(counts.items()))
-    print(f"{counted(len(loaded.conversations), 'space')} in {graph.url}: {held}")
+    built = sum(conversation.space in known for conversation in loaded.conversations)
+    of_all = counted(built, "space") if built == len(known) else f"{built} of {counted(len(known), 'space')}"
+    print(f"{of_all} in {graph.url}: {held or 'no nodes'}")
     notes += [f"v1 will answer questions, since v2 cannot be used: {missing}"] if missing else []
     for note in notes:
         print(note)

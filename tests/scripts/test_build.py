@@ -104,6 +104,17 @@ def test_a_dry_run_counts_no_forgotten_turn_and_a_build_names_the_space_whose_tu
     assert "dry run: 0 turns to consolidate" in capsys.readouterr().out
 
 
+def test_a_build_counts_its_own_spaces_among_all_of_the_store(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = str(place / "g.sqlite")
+    build(corpus=corpus(place), store=store, checkpoint=None)
+    assert f"\n1 space in {store}: " in capsys.readouterr().out
+    build(corpus=corpus(place, space="ben"), store=store, checkpoint=None)
+    assert f"\n1 of 2 spaces in {store}: " in capsys.readouterr().out
+    forget(space="ben", yes=True, store=store, checkpoint=None)
+    build(corpus=corpus(place, space="ben"), store=store, checkpoint=None)
+    assert f"\n0 of 1 space in {store}: no nodes" in capsys.readouterr().out
+
+
 def slack_channel(folder: Path, name: str, *said: str) -> CorpusSettings:
     (folder / "general").mkdir(exist_ok=True)
     (folder / "users.json").write_text(json.dumps([{"id": "U1", "real_name": "Ana"}, {"id": "U2", "real_name": name}]))
