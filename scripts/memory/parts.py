@@ -241,7 +241,7 @@ class Parts:
                     raise
                 parts.index = None  # the store holds all that the index lacks
                 made = made_of(parts, [strategy])[strategy]
-                notes.append(f"searched without the index, which a reader cannot mend: {error}")
+                notes.append(f"searched without the index, which is only read here: {error}")
             yield strategy, made, notes
 
     def snapshot(self, asked: AskedSpaces, as_of: datetime | None) -> Snapshot:
