@@ -55,8 +55,9 @@ def recall(
             the others.
         llm: Language model that writes the queries; if it fails, rules write them.
         reranker: Cross-encoder (Hugging Face name or folder) that reranks the best hits; null for none.
-        as_of: Use only what was known at this time (ISO 8601); null for now. v2 leaves out later turns, but the vectors
-            of earlier ones come from the present graph, so that later turns have influenced them.
+        as_of: Use only what was known at this time (ISO 8601; a day alone stands for its beginning, in UTC); null for
+            now. v2 leaves out later turns, but the vectors of earlier ones come from the present graph, so that later
+            turns have influenced them.
         speaker: Show only memories in the words of this speaker, or of these speakers; null for all.
         fold: Word similarity, above 0 and up to 1, from which two texts of the same speakers count as duplicates and
             are shown as one hit; null folds nothing.

@@ -63,6 +63,8 @@ def search(
     path = store or str(folder / "graph.sqlite")
     loaded = opening.read_corpus(corpus, store=path)
     opening.require_questions(loaded, "there is nothing to score settings on")
+    if trials < 1:
+        raise LocigraphError(f"trials is {trials}; expected at least 1")
     if validation < 1:
         raise LocigraphError(f"validation is {validation}; a search needs at least 1 conversation to score settings on")
     extractor = graphs.extractor_for(consolidation, loaded, clients_of(llm))

@@ -26,6 +26,7 @@ def show(
     from json import dumps
     from sys import stderr
 
+    from locigraph.kg.registry import UnknownNameError
     from locigraph.kg.schema import NODE_TYPES
     from locigraph.kg.types import NodeId, SpaceId
     from locigraph.scripts.assembly.opening import existing_store, partial_memory
@@ -35,7 +36,10 @@ def show(
 
     time, owner = time_of(as_of), SpaceId(space)
     named = parts(types) if isinstance(types, str) else types
-    wanted = [NODE_TYPES[node_lines.IN_PROSE.get(name, name)].name for name in named or node_lines.LISTED]
+    wanted = [node_lines.IN_PROSE.get(name, name) for name in named or node_lines.LISTED]
+    for name in wanted:
+        if name not in NODE_TYPES:
+            raise UnknownNameError("node type", name, [*node_lines.IN_PROSE, *NODE_TYPES])
     with existing_store(store) as graph:
         if node is not None:
             found = node_lines.record_of(graph, owner, NodeId(node), time)

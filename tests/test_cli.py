@@ -133,6 +133,11 @@ BAD_CALLS = {
     "no pair to compare": (["compare", "--pairs", "[]"], ["nothing to do; name comparisons with --pairs"]),
     "less than no validation": (["train", "--validation", "-1"], ["validation is -1"]),
     "no training at all": (["evaluate", "--seeds", "0"], ["seeds is 0"]),
+    "a search without a trial": (["search", "--trials", "0"], ["trials is 0; expected at least 1"]),
+    "a word for a list that is needed": (
+        ["average", "--checkpoints", "one"],
+        ["--checkpoints is 'one'; expected a list, such as '[\"a\", \"b\"]' (see"],
+    ),
     "a search nobody made": (["search", "--validation", "0"], ["validation is 0"]),
     "unwritable output": (["evaluate", "--output", "/dev/null/x"], ["/dev/null"]),
     "corrections of another format": (["build", "--corpus.corrections", "x.jsonl"], ["corrections", "locomo"]),

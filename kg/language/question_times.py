@@ -1,8 +1,8 @@
 """Resolves the time that a question names, with words that move it ("the week before 9 June") or leave an end open.
 
-Texts that are remembered are read without these rules, by ``resolve_times`` alone: "I got the dog before 9 June" does
-not say when. The seasons are those of the northern hemisphere, in whole months: spring from March, summer from June,
-autumn from September, winter from December. An ambiguous expression, such as "winter 2022", names no time.
+Texts that are remembered are read without these rules, by ``resolve_times`` alone, which reads "I got the dog before
+9 June" as 9 June. The seasons are those of the northern hemisphere, in whole months: spring from March, summer from
+June, autumn from September, winter from December. An ambiguous expression, such as "winter 2022", names no time.
 """
 
 from __future__ import annotations

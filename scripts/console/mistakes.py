@@ -29,13 +29,14 @@ COMMANDS = {
     "list": "spaces",
 }
 # Options that take names separated by commas.
-_LISTS = ("--turns", "--types", "--strategies", "--baselines")
+_LISTS = ("--turns", "--types", "--strategies", "--baselines", "--pairs")
 _TYPES = {
     "<class 'int'>": "a whole number",
     "<class 'float'>": "a number",
     "<class 'bool'>": "true or false",
     "<class 'str'>": "text",
     "<class 'NoneType'>": "null",
+    "<class 'list'>": """a list, such as '["a", "b"]'""",
     "list[str]": """a list, such as '["a", "b"]'""",
     "dict[str, int]": """numbers by name, such as '{"a": 1}'""",
     "typing.Literal": "one of ",

@@ -361,7 +361,8 @@ class Memory:
             budget_kinds: Largest number of memories in a context by kind: ``facts`` (and events), ``reflections``,
                 ``episodes`` (turns). A kind that is not named has no limit; limits of the strategy itself apply as
                 well.
-            as_of: Use only what was known at this time; None for now.
+            as_of: Use only what was known at this time, a datetime or text in ISO 8601, of which a day alone stands for
+                its beginning, in UTC; None for now.
             strategy: One of the strategies of ``locigraph recall``; None for v2, or for v1 with a note if v2 cannot be
                 used.
             reranker: Cross-encoder (Hugging Face name or folder) that reranks the best hits; None for none.

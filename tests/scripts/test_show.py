@@ -135,7 +135,7 @@ def test_unknown_spaces_nodes_and_types_are_named(store: str) -> None:
         show(space="bob", store=store)
     with pytest.raises(UnknownNodeError, match="has no node 'n0'"):
         show(space="ana", store=store, node="n0")
-    with pytest.raises(LocigraphError, match="node type 'facts'"):
+    with pytest.raises(LocigraphError, match="node type 'facts' is not known; nearest is 'fact'; known: turn, fact, "):
         show(space="ana", store=store, types=["facts"])
 
 
