@@ -131,7 +131,11 @@ def _earlier_rows(file: Path, measured: Mapping[str, Any]) -> list[dict[str, Any
         rows = [row for row in found.pop("rows").values() if "setup" in row]
     except (OSError, ValueError, AttributeError, KeyError):
         return []
-    return rows if found == measured else []
+    if rows and found != measured:
+        changed = [name for name in measured if found.get(name) != measured[name]]
+        print(f"{file}: its rows had another {' and '.join(changed)}, and are left out; run again with their models")
+        return []
+    return rows
 
 
 def _judged(corpus: Corpus, graph: Store, encoder: CachedTextEncoder, threshold: float) -> Quality:

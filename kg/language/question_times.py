@@ -101,8 +101,10 @@ _LEADING = frozenset({"in", "during", "since", "by", "of", "early", "late", "the
 # What the last words before an expression mean.
 _BOUNDS = {
     ("before",): "before", ("prior", "to"): "before", ("after",): "after", ("since",): "since", ("until",): "until",
-    ("till",): "until", ("up", "to"): "until", ("by",): "until",
+    ("till",): "until", ("up", "to"): "until", ("by",): "until", ("no", "later", "than"): "until",
+    ("not", "later", "than"): "until", ("not", "before"): "since",
 }  # fmt: skip
+_LOWER, _UPPER = frozenset({"after", "since"}), frozenset({"before", "until"})
 _STEPS = {"before": -1, "after": 1}
 _BEFORE_A_UNIT = frozenset({"the", "last", "in", "on", "over", "during"})  # "the week before 9 June"
 # A number after one of these is part of a longer one, an estimate, or a duration: "in the two weeks before 9 June".
@@ -159,6 +161,10 @@ def question_days(text: str, asked_on: date | None) -> Days | None:
         named.append(found)
     if not named:
         return None
+    bounds = {each.bound for each in named}
+    if len(named) == 2 and bounds & _LOWER and bounds & _UPPER:  # "Since May, what has changed until August?"
+        first, last = max(each.days[0] for each in named), min(each.days[1] for each in named)
+        return (first, last) if first <= last else None
     first, last = min(each.days[0] for each in named), max(each.days[1] for each in named)
     return None if (first, last) == (FIRST_DAY, LAST_DAY) else (first, last)
 
@@ -182,10 +188,14 @@ def _named(said: Sequence[str], expression: str, days: Days, asked_on: date | No
     while words and (word := words[-1].rstrip(",")) in _BETWEEN:
         is_part |= word in _PARTS
         words.pop()
-    bound = next((_BOUNDS[tail] for size in (1, 2) if (tail := tuple(words[-size:])) in _BOUNDS), None)
-    if bound is None:
+    # The longest first: "not before" is no "before".
+    size = next((size for size in (3, 2, 1) if tuple(words[-size:]) in _BOUNDS), None)
+    if size is None:
         return _Named(days)
-    del words[-2 if words[-1] == "to" else -1 :]
+    bound = _BOUNDS[tuple(words[-size:])]
+    del words[-size:]
+    if words[-1:] == ["not"] or (words[-1:] in (["or"], ["and"]) and tuple(words[-2:-1]) in _BOUNDS):
+        return None  # "not after", "before or after"
     beside = None if is_part or bound not in _STEPS else _beside(words, days, _STEPS[bound])
     if beside is not None:
         named = _Named(beside, len(said) - len(words) + 1)

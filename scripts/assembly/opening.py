@@ -168,8 +168,8 @@ def _index_uri(settings: IndexSettings, store: str) -> str:
     file = file_of(store)
     if settings.uri is None and file is None:
         raise LocigraphError(
-            f"store {store.partition('@')[2] or store!r} is on a server, so it has no folder for the index; name an "
-            "index with --index.uri"
+            f"store {store.partition('@')[2] or store!r} is no file, so it has no folder for the index; name an index "
+            "with --index.uri"
         )
     return settings.uri or str(file).removesuffix(".sqlite") + ".index.db"
 

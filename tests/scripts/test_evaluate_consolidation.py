@@ -185,7 +185,9 @@ def test_models_are_compared_in_one_table_each_by_a_graph_of_its_own(
         assert rows["m"]["counts"] == rows["n"]["counts"]
         assert [line.split()[0] for line in out.splitlines()[2:6]] == list(rows)
         # At another threshold the earlier rows would not be comparable.
-        assert run(capsys, *command, "--llm.base_url", stub.url, "--llm.model", "n", "--threshold", "0.5")[0] == 0
+        code, out, error = run(capsys, *command, "--llm.base_url", stub.url, "--llm.model", "n", "--threshold", "0.5")
+        assert code == 0, error
+        assert "its rows had another threshold, and are left out" in out
     assert list(json.loads(Path("out/consolidation.json").read_text())["rows"]) == ["rules", "recorded", "n"]
 
 

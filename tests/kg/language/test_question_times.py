@@ -62,6 +62,34 @@ def test_since_reaches_to_the_day_of_asking(text: str, first: str) -> None:
     assert days(text) == (first, "2023-08-17")
 
 
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("Since May 2023, what changed until July 2023?", "2023-05-01", "2023-07-31"),
+        ("What did Ann read after 2 May 2023 that Ben had read before 9 June 2023?", "2023-05-03", "2023-06-08"),
+        ("not before 9 June 2023", "2023-06-09", "2023-08-17"),
+        ("no later than 9 June 2023", OPEN, "2023-06-09"),
+    ],
+)
+def test_bounds_that_stand_apart_hold_together_and_denied_ones_are_the_other_bound(
+    text: str, first: str, last: str
+) -> None:
+    assert days(text) == (first, last)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What happened before or after 9 June 2023?",
+        "before and after 9 June 2023",
+        "not after 9 June 2023",
+        "What did Ann do after 1 May 2023, and what until 3 April 2023?",
+    ],
+)
+def test_bounds_that_exclude_nothing_or_everything_name_no_time(text: str) -> None:
+    assert days(text) is None
+
+
 def test_since_without_a_day_of_asking_has_no_end_and_what_is_to_come_is_no_beginning() -> None:
     assert days("since June 2023", None) == ("2023-06-01", OPEN)
     assert days("since September 2023") is None
