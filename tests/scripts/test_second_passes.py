@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -156,7 +157,8 @@ def test_a_pass_with_a_language_model_says_what_it_used(
 ) -> None:
     with endpoint(lambda messages: (200, '{"insights": []}')) as (url, seen):
         model = ["--llm.base_url", url, "--llm.model", "m", "--llm.cassette", str(tmp_path / "c.sqlite")]
-        code, out, error = run(capsys, "reflect", "--once", "--llm.input_price", "1", *model, *built[1])
+        store = shutil.copy(built[0] / "g.sqlite", tmp_path)  # the other tests need facts to ask about
+        code, out, error = run(capsys, "reflect", "--once", "--llm.input_price", "1", *model, "--store", str(store))
     assert code == 0, error
     assert f"reflection: {counted(len(seen), 'call')}, " in out
     assert "cost 0." in out
