@@ -9,6 +9,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -126,6 +127,11 @@ class _TimedHttpClient(DefaultHttpxClient):
                 response.close()
                 raise APITimeoutError(request)
         return type(response)(response.status_code, headers=response.headers, content=b"".join(pieces), request=request)
+
+    def __del__(self) -> None:
+        # As the OpenAI client does with an HTTP client that it makes by itself; otherwise connections stay open.
+        with suppress(Exception):
+            self.close()
 
 
 class ChatClient:
