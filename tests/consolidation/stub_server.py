@@ -36,7 +36,7 @@ class Stub:
     Attributes:
         answer: Makes the right reply to a request.
         rate: Share of the requests that meet a fault.
-        faults: The faults, drawn at random.
+        faults: The faults, drawn at random, each once before any comes again.
         most: Number of faults after which all is well; None for no end.
         refuses: Types of ``response_format`` and parameters that it does not take; ``bounds`` stands for limits of
             lengths.
@@ -87,7 +87,8 @@ def stub_server(stub: Stub) -> Iterator[Stub]:
                 self._send(400, {"error": {"message": f"Unsupported parameter: '{unknown}'", "param": unknown}})
                 return
             is_spoilt = stub.chance.random() < stub.rate and (stub.most is None or len(stub.met) < stub.most)
-            fault = stub.chance.choice(list(stub.faults)) if is_spoilt else None
+            due = [each for each in stub.faults if each not in stub.met] or list(stub.faults)
+            fault = stub.chance.choice(due) if is_spoilt else None
             if fault is not None:
                 stub.met.append(fault)
             self._reply(request, fault)

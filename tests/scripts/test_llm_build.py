@@ -103,7 +103,7 @@ def test_with_a_fifth_of_the_requests_failing_every_turn_is_done_or_failed_and_a
         expected = [graph_of(whole, conversation.space) for conversation in given]
     assert expected[0][0].total() > 200
     with (
-        # Drawn from this seed, 186 requests meet every kind of fault.
+        # Drawn from this seed, some turn fails; every kind of fault is met.
         stub_server(Stub(extracted, rate=0.2, slow_s=0.45, chance=random.Random(119))) as stub,
         Store(tmp_path / "graph.sqlite") as store,
     ):
