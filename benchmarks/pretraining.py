@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import records
-from benchmarks.second_pass import Scores, compared, shown
-from benchmarks.second_pass_network import recall_and_ndcg
+from benchmarks.second_pass import Scores, compared, recall_and_ndcg, shown
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.evaluation.asking import joined_runs
 from locigraph.scripts.assembly import graphs, opening

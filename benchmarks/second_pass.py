@@ -28,6 +28,7 @@ from locigraph.consolidation.reflection import Reflector
 from locigraph.consolidation.resolution import CONCEPT_MERGE
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question, SpaceId
+from locigraph.retrieval.evaluation.metrics import score_ranking
 from locigraph.retrieval.evaluation.significance import sign_flip_test
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.protocols import Retriever
@@ -80,6 +81,12 @@ def hybrid(parts: SearchParts) -> Retriever:
     for space in parts.spaces:
         vectors.add_snapshot(parts.store.snapshot(space, embedding_model=encoder.model_id))
     return HybridRetriever(parts.indexes.words, vectors, encoder)
+
+
+def recall_and_ndcg(ranking: Sequence[str], evidence: Sequence[str]) -> list[float]:
+    """recall@10 and nDCG@10."""
+    scores = score_ranking(ranking, set(evidence))
+    return [scores[metric] for metric in _METRICS]
 
 
 def compared(questions: Sequence[Question], scores: Scores, before: Scores | None) -> dict[str, Any]:

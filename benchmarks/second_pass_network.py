@@ -34,7 +34,7 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks import records
-from benchmarks.second_pass import PASSES, compared, shown
+from benchmarks.second_pass import PASSES, compared, recall_and_ndcg, shown
 from locigraph.consolidation.classification import category_types, rest_categories
 from locigraph.gnn.relations import RELATIONS, NetworkRelation
 from locigraph.kg.corpora import Corpus
@@ -45,7 +45,6 @@ from locigraph.kg.store import Store
 from locigraph.kg.types import Question
 from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation.leaks import Fold
-from locigraph.retrieval.evaluation.metrics import score_ranking
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly import graphs, opening
 from locigraph.scripts.assembly.settings import DEFAULT_DTYPE, CorpusSettings, EncoderSettings
@@ -303,12 +302,6 @@ def compare(
         for name, row in zip(variants, found, strict=True):
             print(f"{fold.index + 1} folds, {'with ' if row['rows'] else ''}{name}: {shown(row)}", flush=True)
     return found
-
-
-def recall_and_ndcg(ranking: Sequence[str], evidence: Sequence[str]) -> list[float]:
-    """recall@10 and nDCG@10."""
-    scores = score_ranking(ranking, set(evidence))
-    return [scores["recall@10"], scores["ndcg@10"]]
 
 
 if __name__ == "__main__":

@@ -144,6 +144,28 @@ class LLMNamer:
             return key_terms(node_type, members, everything)
 
 
+@dataclass(frozen=True, eq=False)
+class _Nodes:
+    """The nodes of a type, and their categories, as rows of a graph.
+
+    Attributes:
+        seen: The graph.
+        members: The active nodes, int64 [nodes].
+        categories: The active categories.
+        category_of: The category of each node that has one.
+    """
+
+    seen: Snapshot
+    members: NDArray[np.int64]
+    categories: list[int]
+    category_of: dict[int, int]
+
+    @property
+    def unclassified(self) -> list[int]:
+        """The active nodes without a category."""
+        return [row for row in self.members.tolist() if row not in self.category_of]
+
+
 class Classifier:
     """Classifies the events and facts of a space; running it twice changes nothing more.
 
@@ -188,31 +210,29 @@ class Classifier:
             total += Classified(waiting=len(waiting))
         return total
 
-    def _unclassified(
-        self, space: SpaceId, node_type: str, parent: str
-    ) -> tuple[Snapshot, dict[int, int], list[int], list[int]]:
-        """The graph, the category of each classified node, all categories, and the nodes without one, as rows."""
+    def _read(self, space: SpaceId, node_type: str, parent: str) -> _Nodes:
         seen = self._store.snapshot(space, embedding_model=self._encoder.model_id)
-        members = np.flatnonzero((seen.types == node_type) & seen.active).tolist()
-        categories = np.flatnonzero((seen.types == parent) & seen.active)
+        categories = seen.active_rows([parent])
         is_edge = (seen.relations == "CONTAINS") & np.isin(seen.source, categories)
         category_of = dict(zip(seen.target[is_edge].tolist(), seen.source[is_edge].tolist(), strict=True))
-        return seen, category_of, categories.tolist(), [row for row in members if row not in category_of]
+        return _Nodes(seen, seen.active_rows([node_type]), categories.tolist(), category_of)
 
     def _classify(
         self, space: SpaceId, node_type: str, parent: str, namer: Namer, waiting: set[NodeId]
     ) -> tuple[Classified, list[NodeId]]:
         """Classify a batch of nodes other than those that wait; if none fits anything, these nodes come second."""
-        seen, category_of, categories, unclassified = self._unclassified(space, node_type, parent)
-        free = np.array([row for row in unclassified if seen.ids[row] not in waiting][:_BATCH], dtype=np.int64)
+        read = self._read(space, node_type, parent)
+        seen, members = read.seen, read.members
+        due = [row for row in read.unclassified if seen.ids[row] not in waiting]
+        free = np.array(due[:_BATCH], dtype=np.int64)
         if not free.size:
             return Classified(), []
-        members = np.flatnonzero((seen.types == node_type) & seen.active)
         assigned: list[tuple[str, int, float]] = []  # category, row, cosine
         vectors = _beside_speakers(seen, members)
         left = free
         rest = rest_categories(seen)
-        prototypes = _prototypes(seen, vectors, category_of, [row for row in categories if row not in rest])
+        named = [row for row in read.categories if row not in rest]
+        prototypes = _prototypes(seen, vectors, read.category_of, named)
         if prototypes:
             cosines = vectors[free] @ np.stack(list(prototypes.values())).T
             best = cosines.argmax(axis=1)
@@ -247,12 +267,12 @@ class Classifier:
     def _file_rest(self, space: SpaceId, node_type: str, parent: str, waiting: set[NodeId]) -> Classified:
         """Put a batch of the nodes that wait under the category for the rest, unless similar ones may still come."""
         is_growing = self._store.turn_counts(space)[TurnState.PENDING] > 0
-        seen, _, categories, unclassified = self._unclassified(space, node_type, parent)
-        alone = unclassified[:_BATCH]
-        if is_growing or not alone or not waiting.issuperset(seen.ids[row] for row in unclassified):
+        read = self._read(space, node_type, parent)
+        seen, alone = read.seen, read.unclassified[:_BATCH]
+        if is_growing or not alone or not waiting.issuperset(seen.ids[row] for row in read.unclassified):
             return Classified()
         name = _rest(node_type)
-        rest = [seen.ids[row] for row in sorted(rest_categories(seen).intersection(categories))]
+        rest = [seen.ids[row] for row in sorted(rest_categories(seen).intersection(read.categories))]
         new = [] if rest else [NewNode(name, parent, name, f"{_plural(node_type)} that are like no others.", ())]
         self._commit(seen, new, [(rest[0] if rest else name, row, 0.0) for row in alone])
         waiting.difference_update(seen.ids[row] for row in alone)

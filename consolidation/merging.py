@@ -91,10 +91,12 @@ class Merger:
         edges = _edges_by_end(seen)
         completed = 0
         for row, kept in into.items():
-            present = {(edge.source, edge.label, edge.target) for edge in _moved(seen, edges.get(kept, ()), {})}
+            ends = ((seen.source[edge], seen.relations[edge], seen.target[edge]) for edge in edges.get(kept, ()))
+            present = {(seen.ids[source], str(label), seen.ids[target]) for source, label, target in ends}
             moved = _moved(seen, edges.get(row, ()), into)
             lacking = [edge for edge in moved if (edge.source, edge.label, edge.target) not in present]
-            turns = tuple(turn for turn in seen.turns_of[row] if turn not in seen.turns_of[kept])
+            known = {*seen.turns_of[kept]}
+            turns = tuple(turn for turn in seen.turns_of[row] if turn not in known)
             if lacking or turns:
                 update = NodeUpdate(seen.ids[kept], add_provenance=turns)
                 known_since = moment(int(seen.recorded_at[row]))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,34 +78,26 @@ def compare_again(
         EvaluationError: If a file is not of this kind, or about other questions, or no question is left, or a pair or
             metric is unknown.
     """
-    left_out = set(without)
-    files = [_read(each) for each in (path, *also)]
-    for file, records in zip(also, files[1:], strict=True):
-        if records.keys() != files[0].keys():
+    records = [_read(each) for each in (path, *also)]
+    first = records[0]
+    for file, record in zip(also, records[1:], strict=True):
+        if record.questions.keys() != first.questions.keys():
             raise EvaluationError(
-                f"{file}: its questions are not those of {path} ({len(records):,} and {len(files[0]):,}); compare "
-                "records of the same questions"
+                f"{file}: its questions are not those of {path} ({len(record.questions):,} and "
+                f"{len(first.questions):,}); compare records of the same questions"
             )
-    left_out |= {name for records in files for name, line in records.items() if line.get("left_out")}
-    kept = [name for name in files[0] if name not in left_out]
+    left_out = {*without}.union(*(record.left_out for record in records))
+    kept = {name: question for name, question in first.questions.items() if name not in left_out}
     if not kept:
         raise EvaluationError(f"{path}: no question is left; there is nothing to compare")
-    held = [_metrics_of(file, records[kept[0]]) for file, records in zip((path, *also), files, strict=True)]
-    columns = [metric for metric in held[0] if all(metric in each for each in held)]
-    scores: dict[str, NDArray[np.float64]] = {}
-    for number, (file, records) in enumerate(zip((path, *also), files, strict=True), start=1):
-        lines = [records[name] for name in kept]
-        try:
-            if number == 1:
-                questions = [
-                    QuestionOutcome(line["question_id"], line["space"], line["category"], ()) for line in lines
-                ]
-            for name in lines[0]["scores"]:
-                table = [[line["scores"][name][metric] for metric in columns] for line in lines]
-                scores[name if number == 1 else f"{name}@{number}"] = np.array(table)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise _not_scores(file, error) from error
+    columns = [metric for metric in first.metrics if all(metric in record.metrics for record in records)]
+    scores = {
+        name if number == 1 else f"{name}@{number}": table
+        for number, record in enumerate(records, start=1)
+        for name, table in record.tables(kept, columns).items()
+    }
     check_comparisons(pairs, metrics, list(scores), columns)
+    questions = list(kept.values())
     return compare(
         scores,
         columns,
@@ -117,24 +109,45 @@ def compare_again(
     )
 
 
-def _read(path: Path) -> dict[str, dict[str, Any]]:
-    """The lines of a file of question scores, by the question's ID."""
+@dataclass(frozen=True, eq=False)
+class _Record:
+    """A file of question scores.
+
+    Attributes:
+        questions: The questions by ID, in the order of the file.
+        left_out: IDs of those that the record left out of comparisons.
+        metrics: Names of the metrics.
+        scores: The scores of each strategy, [questions, metrics].
+    """
+
+    questions: dict[str, QuestionOutcome]
+    left_out: frozenset[str]
+    metrics: list[str]
+    scores: dict[str, NDArray[np.float64]]
+
+    def tables(self, questions: Iterable[str], metrics: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+        """The scores of each strategy for some questions and metrics, in their order."""
+        place = {name: row for row, name in enumerate(self.questions)}
+        chosen = np.ix_([place[name] for name in questions], [self.metrics.index(metric) for metric in metrics])
+        return {name: table[chosen] for name, table in self.scores.items()}
+
+
+def _read(path: Path) -> _Record:
     try:
-        with gzip.open(path, "rt", encoding="utf-8") as lines:
-            return {line["question_id"]: line for line in map(parsed_json, lines)}
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            lines = {line["question_id"]: line for line in map(parsed_json, file)}
+        first: dict[str, dict[str, float]] = next((line["scores"] for line in lines.values()), {})
+        metrics = list(next(iter(first.values()), ()))
+        return _Record(
+            {name: QuestionOutcome(name, line["space"], line["category"], ()) for name, line in lines.items()},
+            frozenset(name for name, line in lines.items() if line.get("left_out")),
+            metrics,
+            {
+                name: np.array([[line["scores"][name][metric] for metric in metrics] for line in lines.values()])
+                for name in first
+            },
+        )
     except FileNotFoundError as error:
         raise EvaluationError(f"{path}: no such file; name one that locigraph evaluate has written") from error
-    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
-        raise _not_scores(path, error) from error
-
-
-def _metrics_of(path: Path, line: Mapping[str, Any]) -> list[str]:
-    """Names of the metrics of a line."""
-    try:
-        return list(next(iter(line["scores"].values()), ()))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise _not_scores(path, error) from error
-
-
-def _not_scores(path: Path, error: Exception) -> EvaluationError:
-    return EvaluationError(f"{path}: not a question scores file of locigraph evaluate ({error!r})")
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise EvaluationError(f"{path}: not a question scores file of locigraph evaluate ({error!r})") from error

@@ -39,7 +39,7 @@ def setup_of(llm: LLMSettings) -> Setup:
             "endpoint": f"replay of {llm.cassette}" if llm.mode == "replay" else (used.base_url or "").rstrip("/"),
             "temperature": used.temperature,
             "max_output_tokens": used.max_output_tokens,
-            "prompt": hashlib.sha256(prompt(stage).encode()).hexdigest()[:12],
+            "prompt": digest(prompt(stage)),
         }
     return setup
 

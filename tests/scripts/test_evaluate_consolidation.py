@@ -26,6 +26,15 @@ def corpus(**recorded: object) -> str:
     return json.dumps({"conversation_id": "c", "sessions": [session], "questions": [], **recorded}) + "\n"
 
 
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The command over a small corpus with a recorded fact, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    Path("chat.jsonl").write_text(corpus(facts=FACTS))
+    model = tiny_text_encoder(tmp_path / "tiny")
+    return ["evaluate-consolidation", "--corpus.path", "chat.jsonl", "--encoder.model", model]
+
+
 def test_a_model_is_judged_beside_rules_and_records_with_what_it_cost(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,12 +66,9 @@ def test_a_model_is_judged_beside_rules_and_records_with_what_it_cost(
 
 
 def test_a_replay_shows_what_the_recorded_replies_took_or_that_it_is_unknown(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("chat.jsonl").write_text(corpus(facts=FACTS))
-    command = ["evaluate-consolidation", "--corpus.path", "chat.jsonl", "--llm.model", "m"]
-    command += ["--encoder.model", tiny_text_encoder(tmp_path / "tiny")]
+    command += ["--llm.model", "m"]
     with stub_server(Stub(extracted, rate=1, faults=["prose"], most=3)) as stub:  # one turn fails, one reply is mended
         asked = ["--output", "out", "--llm.base_url", stub.url, "--llm.output_price", "50"]
         assert run(capsys, *command, *asked)[0] == 0
@@ -91,12 +97,9 @@ def test_a_replay_shows_what_the_recorded_replies_took_or_that_it_is_unknown(
 
 
 def test_only_the_same_models_at_the_same_endpoints_with_the_same_parameters_share_a_row(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("chat.jsonl").write_text(corpus(facts=FACTS))
-    command = ["evaluate-consolidation", "--corpus.path", "chat.jsonl", "--output", "out"]
-    command += ["--encoder.model", tiny_text_encoder(tmp_path / "tiny")]
+    command += ["--output", "out"]
 
     def nothing(request: dict[str, Any]) -> Any:
         return extracted(request) | {"add": []}
@@ -128,12 +131,9 @@ def test_only_the_same_models_at_the_same_endpoints_with_the_same_parameters_sha
 
 
 def test_a_reply_of_one_endpoint_is_not_taken_for_anothers(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("chat.jsonl").write_text(corpus(facts=FACTS))
-    command = ["evaluate-consolidation", "--corpus.path", "chat.jsonl", "--llm.model", "m"]
-    command += ["--encoder.model", tiny_text_encoder(tmp_path / "tiny"), "--llm.cassette", "c.sqlite"]
+    command += ["--llm.model", "m", "--llm.cassette", "c.sqlite"]
     with stub_server(Stub(extracted)) as stub, stub_server(Stub(extracted)) as other:
         assert run(capsys, *command, "--llm.base_url", stub.url)[0] == 0
         again = [*command, "--llm.base_url", other.url, "--output", "other"]
@@ -145,12 +145,9 @@ def test_a_reply_of_one_endpoint_is_not_taken_for_anothers(
 
 
 def test_an_interrupted_evaluation_ends_with_the_usage_of_one_that_was_not(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("chat.jsonl").write_text(corpus(facts=FACTS))
-    command = ["evaluate-consolidation", "--corpus.path", "chat.jsonl", "--llm.model", "m", "--output", "out"]
-    command += ["--encoder.model", tiny_text_encoder(tmp_path / "tiny")]
+    command += ["--llm.model", "m", "--output", "out"]
 
     def then_an_outage(request: dict[str, Any]) -> Any:
         stub.rate = 1.0 if len(stub.requests) == 3 else 0.0  # the plan of the second turn is the last reply
