@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import date, datetime
 
 from locigraph.consolidation.errors import BlueprintError, WordingError
 from locigraph.kg.counts import counted
+from locigraph.kg.errors import shortened
 from locigraph.kg.schema import LABEL_PATTERN, RELATION_LABELS, plannable_types
 from locigraph.kg.types import MAX_NAME_BYTES, Attributes, NodeId, TurnId
 
@@ -224,11 +226,7 @@ def check_wording(plan: Blueprint, wording: Mapping[str, Wording]) -> None:
     Raises:
         WordingError: Names the operation and the value.
     """
-    needed = {name for op in plan.operations if (name := needs_words(op)) is not None}
-    if missing := sorted(needed - set(wording)):
-        raise WordingError(f"no words for {missing[0]!r}")
-    if surplus := sorted(set(wording) - needed):
-        raise WordingError(f"words for {surplus[0]!r}, which is not in the plan")
+    check_worded({name for op in plan.operations if (name := needs_words(op)) is not None}, wording.keys())
     for name, words in wording.items():
         for field_name, value, limit in (
             ("label", words.label, MAX_LABEL),
@@ -237,6 +235,14 @@ def check_wording(plan: Blueprint, wording: Mapping[str, Wording]) -> None:
             if not value.strip() or len(value) > limit:
                 length = counted(len(value), "character")
                 raise WordingError(f"{field_name} of {name!r} has {length}; expected 1 to {limit:,}")
+
+
+def check_worded(needed: AbstractSet[str], worded: AbstractSet[str]) -> None:
+    """Raise WordingError, which names the first that differs, unless exactly the names that need words have some."""
+    if missing := sorted(needed - worded):
+        raise WordingError(f"no words for {missing[0]!r}")
+    if surplus := sorted(worded - needed):
+        raise WordingError(f"words for {shortened(surplus[0])}, which is not in the plan")
 
 
 def needs_words(operation: Operation) -> str | None:

@@ -90,10 +90,10 @@ class InvalidVectorError(LocigraphError):
     """A vector holds NaN or infinity, or has the wrong dimension."""
 
 
-def shortened(value: object) -> str:
-    """The repr of a value, cut to at most 80 characters, for use in an error message."""
+def shortened(value: object, most: int = 80) -> str:
+    """The repr of a value, cut to at most so many characters, for use in an error message."""
     shown = repr(value)
-    return shown if len(shown) <= 80 else shown[:77] + "..."
+    return shown if len(shown) <= most else shown[: most - 3] + "..."
 
 
 def same_beginning(one: str, other: str) -> int:

@@ -26,6 +26,7 @@ from locigraph.consolidation.blueprint import (
     UpdateNode,
     Wording,
     check_blueprint,
+    check_worded,
     needs_words,
 )
 from locigraph.consolidation.errors import ReplyFormatError, UnusableReplyError
@@ -34,6 +35,7 @@ from locigraph.consolidation.prompting import Document, messages, prompt
 from locigraph.consolidation.protocols import Context
 from locigraph.consolidation.replies import Form, Schema, filled, nonblank_line, strict_schema
 from locigraph.kg.counts import Spent
+from locigraph.kg.errors import shortened
 from locigraph.kg.schema import LABEL_PATTERN, NODE_TYPES, RELATION_LABELS, plannable_labels, plannable_types
 from locigraph.kg.times import day_in_words
 from locigraph.kg.types import NodeId, Turn
@@ -44,22 +46,18 @@ if TYPE_CHECKING:  # its client takes a second to import
 _Result = TypeVar("_Result")
 #: Most nodes that one turn may reword, supersede or archive, so that a single malicious turn cannot destroy a memory.
 MAX_CLOSED = 3
-MAX_SHOWN_NAME = 40  # characters of a wrong name that are repeated to the model
+_SHOWN_OF_NAME = 40  # characters of a wrong name that are repeated to the model
 _MOST_OF_TURN, _MOST_OF_EARLIER = 12_000, 1_000  # characters shown of the turn, and of each earlier turn
 # Assumptions of a dry run about each call, since contexts and replies are unknown beforehand: the input shows 16 nodes
 # of 30 tokens; the reply has 1.25 times the tokens of the turn, and 120 tokens of JSON syntax.
 _NODES_READ, _WORDS_WRITTEN, _JSON_WRITTEN = 16 * 30, 1.25, 120
 
 
-def _short(name: str) -> str:
-    """The beginning of a name in a reply, which may be any text, in quotes."""
-    return repr(name[:MAX_SHOWN_NAME])
-
-
 def _plannable(name: str) -> str:
     if name not in plannable_types():
+        known = ", ".join(plannable_types())
         raise ValueError(
-            f"{_short(name)} is not a type that can be planned; expected one of {', '.join(plannable_types())}"
+            f"{shortened(name, _SHOWN_OF_NAME)} is not a type that can be planned; expected one of {known}"
         )
     return name
 
@@ -166,7 +164,9 @@ class _Names:
 
     def id(self, name: str) -> NodeId:
         if name not in self.ids:
-            raise ValueError(f"id {_short(name)} was not shown; shown are {', '.join(self.ids) or 'none'}")
+            raise ValueError(
+                f"id {shortened(name, _SHOWN_OF_NAME)} was not shown; shown are {', '.join(self.ids) or 'none'}"
+            )
         return self.ids[name]
 
     def end(self, name: str) -> str:
@@ -231,10 +231,7 @@ class LLMExtractor:
             refs = [words.ref for words in written]
             if len(set(refs)) != len(refs):
                 raise ValueError("a ref has words twice; write each once")
-            if lacking := [ref for ref in needed if ref not in refs]:
-                raise ValueError(f"no words for {lacking[0]!r}")
-            if surplus := [ref for ref in refs if ref not in needed]:
-                raise ValueError(f"words for {_short(surplus[0])}, which is not in the plan")
+            check_worded(needed.keys(), {*refs})
             return {needed[words.ref]: Wording(words.label, words.description) for words in written}
 
         asked = _to_write(turn, plan, context, short)
@@ -368,11 +365,12 @@ def _plan_of(
     operations += [ArchiveNode(names.id(name)) for name in form.archive]
     for edge in form.relate:
         if edge.label not in offered:
-            raise ValueError(f"label {_short(edge.label)} is not offered; offered are {', '.join(sorted(offered))}")
+            known = ", ".join(sorted(offered))
+            raise ValueError(f"label {shortened(edge.label, _SHOWN_OF_NAME)} is not offered; offered are {known}")
     edges: list[RelationForm | CoinedForm] = [*form.relate, *form.coin]
     for joined in edges:
         if joined.source == joined.target:
-            raise ValueError(f"{_short(joined.source)} is related to itself; name two nodes")
+            raise ValueError(f"{shortened(joined.source, _SHOWN_OF_NAME)} is related to itself; name two nodes")
     operations += [AddRelation(names.end(edge.source), edge.label, names.end(edge.target)) for edge in edges]
     return Blueprint(
         tuple(operations),
