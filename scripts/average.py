@@ -6,7 +6,7 @@ from __future__ import annotations
 def average(*, checkpoints: list[str], output: str = "data/average") -> None:
     """Average the weights of checkpoints of one model that were trained on different corpora or with different seeds.
 
-    The average transfers better to other kinds of conversations than any one of them (docs/experiments.md).
+    The average transfers better to other kinds of conversations than any one of them (docs/experiments/history.md).
 
     Args:
         checkpoints: Folders of at least two checkpoints, of the same model and text encoder.

@@ -13,7 +13,12 @@ from pathlib import Path
 from tests import model_cards, record_tables
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", ROOT / "docs" / "experiments.md", *model_cards.CARDS]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "docs" / "experiments.md",
+    *(ROOT / "docs" / "experiments" / name for name in ("tables.md", "history.md")),
+    *model_cards.CARDS,
+]
 _PART = re.compile(r"(<!-- filled: (.*?) -->)\n.*?(<!-- /filled -->)", flags=re.DOTALL)
 
 

@@ -31,6 +31,16 @@ _SUMMARY = (
     ("**`v2`**, trained in folds of LoCoMo", "five", "v2"),
     ("linear fusion of the same signals (`fusion`), trained in the same folds", "five", "fusion"),
 )
+#: Rows of the table of differences: title, record, and the corpus of a cell where the record is a matrix.
+_TESTED = (
+    ("LoCoMo, recorded, trained in folds", "locomo-recorded-five", None),
+    ("LoCoMo, rules, trained in folds", "locomo-rules-five", None),
+    ("LoCoMo, recorded, zero-shot", "locomo-recorded-zero", None),
+    ("LoCoMo, rules, zero-shot", "locomo-rules-zero", None),
+    ("LongMemEval, unlearnt questions", "transfer-longmemeval", "longmemeval-150"),
+    ("MSC", "transfer-published", "msc"),
+    ("RealMem", "transfer-published", "realmem"),
+)
 _KINDS_OF_TALK = (
     ("multi-session", "several sessions"), ("temporal-reasoning", "time"), ("knowledge-update", "knowledge update"),
     ("single-session-assistant", "one session: assistant"), ("single-session-user", "one session: user"),
@@ -238,11 +248,30 @@ def other_corpora() -> str:
     return _table(("", "v2", "its fusion", "v1 with v2's text encoder"), rows)
 
 
+def differences() -> str:
+    """v2 against its fusion and against v1 with the same text encoder, in all records of today's checkpoint."""
+    rows = []
+    for title, file, corpus in _TESTED:
+        record = _record(file)
+        cells = [each for each in record.get("cells", ()) if (each["trained"], each["tested"]) == ("shipped", corpus)]
+        tested = [each for each in (cells or [record])[0]["comparisons"] if each["a"] in ("v2", "v2-zero")]
+        compared = _compared(tested)
+        found = [compared["fusion" if "fusion" in compared else "fusion-zero"][metric] for metric in _RANKED] + [
+            compared["v1-adapted"][metric] for metric in _RANKED
+        ]
+        rows.append([title, *(f"{_difference(each['delta'])} (p {p_value(each['p_holm'])})" for each in found)])
+    head = (
+        "",
+        *(f"{other}: {metric}" for other in ("v2 minus its fusion", "v2 minus v1-adapted") for metric in _SHOWN),
+    )
+    return _table(head, rows)
+
+
 TABLES: dict[str, Callable[..., str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
         strategies, comparisons, details, all_strategies, against_all, contexts, matrix, unseen, in_folds, ablation,
-        unseen_contexts, pretraining, summary, other_corpora,
+        unseen_contexts, pretraining, summary, differences, other_corpora,
     )
 }  # fmt: skip
 
