@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from locigraph.kg.language.tokens import normalised, telling_signs
 from locigraph.kg.types import NodeId, SpaceId, TurnId
+from locigraph.retrieval.hits import searches
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, MOST_FOUND, Hit, Result, Retriever, Timing
 from locigraph.retrieval.wrapping import WrappingRetriever
 
@@ -54,14 +55,14 @@ class FilteredRetriever(WrappingRetriever):
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
     ) -> Result:
         """See ``Retriever``; ``top_k`` counts the hits that are left after filtering."""
-        wanted, before, encode_ms, search_ms = top_k, -1, 0.0, 0.0
-        while True:
-            result = self._retriever.retrieve(query, space, as_of=as_of, top_k=wanted)
-            encode_ms, search_ms = encode_ms + result.timing.encode_ms, search_ms + result.timing.search_ms
+        timing = Timing()
+        more = searches(self._retriever, query, space, as_of=as_of, top_k=top_k, growth=_GROWTH, most=MOST_FOUND)
+        for result in more:
+            timing += result.timing
             hits = self._filtered(result.hits, space)
-            if len(hits) >= top_k or len(result.hits) == before or wanted >= MOST_FOUND:
-                return Result(tuple(hits), Timing(encode_ms, search_ms))
-            before, wanted = len(result.hits), min(MOST_FOUND, _GROWTH * wanted)
+            if len(hits) >= top_k:
+                break
+        return Result(tuple(hits), timing)
 
     def _filtered(self, hits: Sequence[Hit], space: SpaceId) -> list[Hit]:
         speakers = self._speakers_of(space, [hit.node_id for hit in hits])

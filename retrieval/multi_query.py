@@ -50,8 +50,7 @@ class MultiQueryRetriever(WrappingRetriever):
             replace(hits[node_id], score=score, signals={**hits[node_id].signals, "rrf": score})
             for node_id, score in reciprocal_rank_fusion(rankings, rrf_k=FEW_RRF_K)
         ]
-        encode_ms = sum(result.timing.encode_ms for result in results)
-        return Result(tuple(fused), Timing(encode_ms, sum(result.timing.search_ms for result in results)))
+        return Result(tuple(fused), sum((result.timing for result in results), Timing()))
 
 
 def with_queries(retriever: Retriever, queries: QueryGenerator | None, last_day: LastDay) -> Retriever:

@@ -19,6 +19,7 @@ from locigraph.kg.schema import EPISODE, dated_types
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.times import day_in_words, moment
 from locigraph.kg.types import NodeId, SpaceId, TurnId
+from locigraph.retrieval.hits import searches
 from locigraph.retrieval.protocols import MAX_TOP_K, HasContextOrder, Hit, Result, Retriever
 
 # A line of dialogue with its date and IDs has about 35 tokens. These lower values allow for shorter lines, of which
@@ -269,19 +270,15 @@ def retrieve_contexts(
     rules = rules_of(retriever)
     within = [budget.within(rules.budget) for budget in budgets]
     most = max((budget.tokens or 0 for budget in within), default=0)
-    wanted, before = min(max(top_k, 1 + most // _TOKENS_PER_HIT), MAX_TOP_K), -1
-    while True:
-        result = retriever.retrieve(question, space, as_of=as_of, top_k=wanted)
+    wanted = min(max(top_k, 1 + most // _TOKENS_PER_HIT), MAX_TOP_K)
+    for result in searches(retriever, question, space, as_of=as_of, top_k=wanted, growth=2, most=MAX_TOP_K):
         order = (
             retriever.arrange(question, result.hits, space, as_of) if isinstance(retriever, HasContextOrder) else None
         )
-        candidates = _candidates(result.hits, snapshot, order)
-        packed = _packed(candidates, within, brevity=rules.brevity)
-        # A strategy that ranks a pool of fixed size finds no more as long as fewer are wanted.
-        is_all = wanted == MAX_TOP_K or before == len(result.hits) < wanted
-        if is_all or all(is_full for _, is_full in packed):
-            return result, [context for context, _ in packed]
-        before, wanted = len(result.hits), min(2 * wanted, MAX_TOP_K)
+        packed = _packed(_candidates(result.hits, snapshot, order), within, brevity=rules.brevity)
+        if all(is_full for _, is_full in packed):
+            break
+    return result, [context for context, _ in packed]
 
 
 class _RemainingBudget:

@@ -75,8 +75,11 @@ class Timing:
     Loading a lexical index and reading the texts of hits are not counted: some strategies hold these in memory.
     """
 
-    encode_ms: float
-    search_ms: float
+    encode_ms: float = 0.0
+    search_ms: float = 0.0
+
+    def __add__(self, other: Timing) -> Timing:
+        return Timing(self.encode_ms + other.encode_ms, self.search_ms + other.search_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.errors import TextEncoderError
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, Timing
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever
 from locigraph.retrieval.stopwatch import Stopwatch
 from locigraph.retrieval.wrapping import WrappingRetriever
 
@@ -92,5 +92,4 @@ class RerankedRetriever(WrappingRetriever):
         result = self._retriever.retrieve(query, space, as_of=as_of, top_k=max(top_k, self._reranker.depth))
         watch = Stopwatch()
         hits = self._reranker.rerank(query, result.hits, self.reworded(result.hits, space, as_of))
-        spent_ms = watch.timing().search_ms
-        return Result(tuple(hits), Timing(result.timing.encode_ms, result.timing.search_ms + spent_ms))
+        return Result(tuple(hits), result.timing + watch.timing())

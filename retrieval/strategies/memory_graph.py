@@ -19,7 +19,7 @@ from locigraph.kg.schema import searchable_types
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.index.bm25 import bm25_index
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, SnapshotLoader
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, SnapshotLoader, Timing
 from locigraph.retrieval.query_generator import named_window
 from locigraph.retrieval.stopwatch import Stopwatch
 
@@ -218,7 +218,7 @@ class GraphRetriever(ABC, Generic[GraphT]):
         """
         graph = self.graph_of(space, as_of)
         if not len(graph.memories):  # nothing had been said by then
-            return Result((), Stopwatch().timing())
+            return Result((), Timing())
         watch = Stopwatch()
         vector = self.encoder.encode([query])[0]
         watch.encoded()

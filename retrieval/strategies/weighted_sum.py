@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.types import SpaceId
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, SnapshotLoader
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, SnapshotLoader, Timing
 from locigraph.retrieval.stopwatch import Stopwatch
 from locigraph.retrieval.strategies.turn_signals import TEXT_SIGNALS, TurnSignals
 
@@ -92,7 +92,7 @@ class FusionRetriever:
         """The best turns; see ``Retriever``. Signals: those of the fusion, each in [0, 1]."""
         turns = self._signals(space, as_of)
         if not len(turns.rows):  # nothing had been said by then
-            return Result((), Stopwatch().timing())
+            return Result((), Timing())
         watch = Stopwatch()
         vector = self._encoder.encode([query])[0]
         watch.encoded()

@@ -134,6 +134,19 @@ def test_a_view_of_speakers_finds_what_is_in_their_words_alone() -> None:
     ]
 
 
+def test_a_strategy_that_finds_no_fewer_than_its_pool_is_asked_until_it_finds_more() -> None:
+    class Pooled(Listed):
+        def retrieve(
+            self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
+        ) -> Result:
+            return super().retrieve(query, space, as_of=as_of, top_k=max(50, top_k))
+
+    hits = [said(2 * number + (number < 60), f"Text {number}.") for number in range(65)]  # first sixty of Ben
+    pooled = Pooled(hits)
+    assert found(FilteredRetriever(pooled, speakers_of, speakers=["Ann"]), 10) == [hit.node_id for hit in hits[60:]]
+    assert pooled.asked_for == [50, 50, 160, 640]
+
+
 def test_a_node_whose_words_are_nobodys_is_in_no_view_of_speakers() -> None:
     assert found(FilteredRetriever(Listed([said(0, "x")]), lambda space, ids: {}, speakers=["Ann"]), 3) == []
 
