@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial, wraps
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +25,12 @@ def _awaited(
         return await self.call(lambda memory: method(memory, *arguments, **named))
 
     return awaited
+
+
+def _close(opening: Future[Memory]) -> None:
+    """Close a memory whose opening was cancelled after it had begun, since nobody else can."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
 
 
 class AsyncMemory:
@@ -60,7 +66,12 @@ class AsyncMemory:
         return cls(partial(Memory.open, path, **options))
 
     async def __aenter__(self) -> Self:
-        self._memory = await self._run(self._make)
+        opening = self._threads.submit(self._make)
+        try:
+            self._memory = await asyncio.wrap_future(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close)
+            raise
         return self
 
     async def __aexit__(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from inspect import signature
 from pathlib import Path
 from threading import Event
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -73,6 +74,45 @@ def test_a_memory_may_be_closed_within_its_block(place: Path) -> None:
             await memory.close()
         with pytest.raises(LocigraphError, match=r"async with AsyncMemory\.open"):
             await memory.spaces()
+
+    asyncio.run(work())
+
+
+def is_closed(memory: Memory) -> bool:
+    try:
+        memory.spaces()
+    except LocigraphError:
+        return True
+    return False
+
+
+def test_a_memory_whose_opening_is_cancelled_does_not_stay_open(place: Path) -> None:
+    going, told, held = Event(), Event(), list[Memory]()
+
+    def slowly() -> Memory:
+        going.set()
+        assert told.wait(10)
+        held.append(Memory.open(place / "memory.sqlite", checkpoint=str(place / "checkpoint")))
+        return held[0]
+
+    async def enter() -> None:
+        async with AsyncMemory(slowly):
+            raise AssertionError("its opening was cancelled")
+
+    async def work() -> None:
+        task = asyncio.create_task(enter())
+        while not going.is_set():
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        told.set()
+        deadline = monotonic() + 10
+        while not (held and is_closed(held[0])):
+            assert monotonic() < deadline
+            await asyncio.sleep(0.01)
+        async with opened(place) as memory:
+            assert await memory.spaces() == []
 
     asyncio.run(work())
 
