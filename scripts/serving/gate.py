@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Collection
 
-from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from locigraph.scripts.serving.keys import Keyring, RateLimit
@@ -78,12 +78,15 @@ class Gate:
             await send(message)
 
         try:
-            self._admit(scope)
-            body = await self._body(Headers(scope=scope), receive)
+            request = Request(scope, receive)
+            self._admit(request)
+            body = await self._body(request)
             await self._app(scope, _replayed(body, receive), sending)
         except _RefusedError as refusal:
             self.service.refused.labels(str(refusal.status)).inc()
             await problem(refusal.status, refusal.detail, headers=refusal.headers)(scope, receive, sending)
+        except ClientDisconnect:
+            pass  # before all of the request had arrived: there is nothing to answer, and nobody
         except Exception as error:
             log_crash(error)
             if not status:
@@ -91,8 +94,8 @@ class Gate:
         finally:
             self._log(scope, status, time.perf_counter() - started)
 
-    def _admit(self, scope: Scope) -> None:
-        headers = Headers(scope=scope)
+    def _admit(self, request: Request) -> None:
+        headers, path = request.headers, request.scope["path"]
         host = headers.get("host", "").lower()
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
         if not len(self._keys) and name not in self._hosts:
@@ -102,8 +105,8 @@ class Gate:
         kind, _, key = headers.get("authorization", "").partition(" ")
         caller = self._keys.caller(key.strip() if kind.lower() == "bearer" else None)
         if caller is not None:
-            scope.setdefault("state", {})[CALLER] = caller
-        if scope["path"] == "/" or scope["path"].startswith(self._open_paths):
+            request.scope.setdefault("state", {})[CALLER] = caller
+        if path == "/" or path.startswith(self._open_paths):
             return
         if caller is None:
             detail = "no valid key; send one as Authorization: Bearer KEY"
@@ -115,19 +118,17 @@ class Gate:
                 429, f"key {caller.name!r} has no requests left; try again in {seconds} s", {"Retry-After": seconds}
             )
 
-    async def _body(self, headers: Headers, receive: Receive) -> bytes:
-        declared, limit = headers.get("content-length", "0"), self._max_request_bytes
+    async def _body(self, request: Request) -> bytes:
+        declared, limit = request.headers.get("content-length", "0"), self._max_request_bytes
         too_large = _RefusedError(413, f"the request is larger than {limit} bytes; send less at a time")
         if declared.isdecimal() and int(declared) > limit:
             raise too_large
         body = bytearray()
-        while True:
-            message = await receive()
-            body += message.get("body", b"")
+        async for chunk in request.stream():
+            body += chunk
             if len(body) > limit:
                 raise too_large
-            if not message.get("more_body", False):
-                return bytes(body)
+        return bytes(body)
 
     def _log(self, scope: Scope, status: int, seconds: float) -> None:
         caller = scope.get("state", {}).get(CALLER)

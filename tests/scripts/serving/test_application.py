@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -241,6 +242,20 @@ def test_a_request_that_is_too_large_is_refused_however_it_is_sent(place: Path) 
             answer = client.post("/v1/add", content=content, headers=json_type)
             assert (answer.status_code, said in refusal(answer)[1]) == (413, True)
         assert client.get("/v1/spaces").json()["spaces"] == []
+
+
+def test_a_request_of_which_a_part_never_comes_changes_nothing(client: httpx.Client) -> None:
+    ask(client, "add", TURN)
+    whole = json.dumps({"space": "ana", "whole_space": True}).encode()
+    head = (
+        "POST /v1/forget HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+    )
+    assert len(whole) < 100
+    with socket.create_connection(("127.0.0.1", client.base_url.port or 0)) as connection:
+        connection.sendall(head.encode() + whole)
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(1_000) == b""  # waits until the server is done with the request
+    assert client.get("/v1/spaces").json()["spaces"] == ["ana"]
 
 
 def test_readiness_says_what_index_and_checkpoint_are_in(place: Path) -> None:
