@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import lru_cache
 from itertools import groupby
-from typing import NamedTuple, Protocol, runtime_checkable
-
-import numpy as np
+from typing import NamedTuple
 
 from locigraph.kg.language.tokens import one_line
 from locigraph.kg.schema import EPISODE, dated_types
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.times import day_in_words, moment
 from locigraph.kg.types import NodeId, SpaceId, TurnId
+from locigraph.retrieval.budgets import TOKENS_PER_HIT, UNLIMITED, Budget, RemainingBudget
 from locigraph.retrieval.hits import searches
-from locigraph.retrieval.protocols import MAX_TOP_K, HasContextOrder, Hit, Result, Retriever
+from locigraph.retrieval.protocols import MAX_TOP_K, Hit, Result, Retriever
 
-# A line of dialogue with its date and IDs has about 35 tokens. These lower values allow for shorter lines, of which
-# more are needed to fill a budget.
-_TOKENS_PER_HIT, _WORDS_PER_HIT = 20, 10
 # Six letters are a little more than a token of the usual vocabularies, so a long word counts as several tokens.
 _TOKEN = re.compile(r"\w{1,6}|[^\w\s]")
-_KINDS = {EPISODE: "episodes", "reflection": "reflections"}  # all others are facts
 
 
 def count_tokens(text: str) -> int:
@@ -36,90 +29,6 @@ def count_tokens(text: str) -> int:
     It needs no model's vocabulary, so that budgets mean the same everywhere.
     """
     return len(_TOKEN.findall(text))
-
-
-@dataclass(frozen=True, slots=True)
-class KindLimits:
-    """Largest numbers of memories of each kind; facts include events. A kind that is not named has no limit."""
-
-    facts: int = sys.maxsize
-    reflections: int = sys.maxsize
-    episodes: int = sys.maxsize
-
-    @property
-    def total(self) -> int:
-        """Sum of the limits."""
-        return self.facts + self.reflections + self.episodes
-
-    def within(self, other: KindLimits) -> KindLimits:
-        """The smaller of both limits for each kind."""
-        return KindLimits(
-            min(self.facts, other.facts),
-            min(self.reflections, other.reflections),
-            min(self.episodes, other.episodes),
-        )
-
-    def mask(self, types: Sequence[str]) -> list[bool]:
-        """Which memories are within the limits.
-
-        Args:
-            types: Node types of the memories, best first.
-        """
-        left = _RemainingBudget(Budget(kinds=self))
-        return [left.take((0, 0), name) for name in types]
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """How much a context may hold; None means no limit.
-
-    Attributes:
-        tokens: Tokens of all lines, including dates and IDs, by ``count_tokens``.
-        words: Words of all lines, separated by white space.
-        kinds: Limits by kind of memory.
-    """
-
-    tokens: int | None = None
-    words: int | None = None
-    kinds: KindLimits = KindLimits()
-
-    def within(self, other: Budget) -> Budget:
-        """The stricter of both budgets in each respect."""
-        return Budget(
-            _smaller(self.tokens, other.tokens), _smaller(self.words, other.words), self.kinds.within(other.kinds)
-        )
-
-
-def _smaller(one: int | None, other: int | None) -> int | None:
-    return min((limit for limit in (one, other) if limit is not None), default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class ContextRules:
-    """Rules of a strategy for packing its contexts.
-
-    Attributes:
-        budget: Its own limits, which apply in addition to those of the caller.
-        brevity: Whether to note how many memories were left out between two lines, as far as the budget allows.
-    """
-
-    budget: Budget = Budget()
-    brevity: bool = False
-
-
-@runtime_checkable
-class HasContextRules(Protocol):
-    """A strategy with rules of its own for contexts."""
-
-    @property
-    def context_rules(self) -> ContextRules:
-        """The rules."""
-        ...
-
-
-def rules_of(retriever: Retriever) -> ContextRules:
-    """The rules of a strategy for contexts; the defaults if it has none of its own."""
-    return retriever.context_rules if isinstance(retriever, HasContextRules) else ContextRules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +132,7 @@ def _packed(
     in_order = sorted(range(len(candidates)), key=lambda at: candidates[at].place)
     packed = []
     for budget in budgets:
-        left = _RemainingBudget(budget)
+        left = RemainingBudget(budget)
         taken = [left.take(each.cost, each.line.type) for each in candidates]
         costs = [each.cost for each, fits in zip(candidates, taken, strict=True) if fits]
         is_full = (len(costs) < len(taken) and left.is_used_up(costs)) or len(costs) >= budget.kinds.total
@@ -267,45 +176,16 @@ def retrieve_contexts(
         as_of: Time at which the memory is searched; None for now.
         top_k: Smallest number of turns to search for.
     """
-    rules = rules_of(retriever)
+    rules = retriever.context_rules
     within = [budget.within(rules.budget) for budget in budgets]
-    most = max((budget.tokens or 0 for budget in within), default=0)
-    wanted = min(max(top_k, 1 + most // _TOKENS_PER_HIT), MAX_TOP_K)
+    most = max((budget.tokens for budget in within if budget.tokens < UNLIMITED), default=0)
+    wanted = min(max(top_k, 1 + most // TOKENS_PER_HIT), MAX_TOP_K)
     for result in searches(retriever, question, space, as_of=as_of, top_k=wanted, growth=2, most=MAX_TOP_K):
-        order = (
-            retriever.arrange(question, result.hits, space, as_of) if isinstance(retriever, HasContextOrder) else None
-        )
+        order = retriever.arrange(question, result.hits, space, as_of)
         packed = _packed(_candidates(result.hits, snapshot, order), within, brevity=rules.brevity)
         if all(is_full for _, is_full in packed):
             break
     return result, [context for context, _ in packed]
-
-
-class _RemainingBudget:
-    """What is left of a budget."""
-
-    def __init__(self, budget: Budget) -> None:
-        self._tokens = np.inf if budget.tokens is None else budget.tokens
-        self._words = np.inf if budget.words is None else budget.words
-        self._kinds = budget.kinds
-        self._taken: Counter[str] = Counter()
-
-    def is_used_up(self, costs: Sequence[tuple[int, int]]) -> bool:
-        """Whether a line of average cost, or at least of the cost assumed for a short line, would no longer fit."""
-        tokens, words = np.mean(costs, axis=0) if costs else (0, 0)
-        return bool(self._tokens < max(tokens, _TOKENS_PER_HIT) or self._words < max(words, _WORDS_PER_HIT))
-
-    def take(self, cost: tuple[int, int], node_type: str | None = None) -> bool:
-        """Deduct the cost of a line from the budget; False, and nothing is deducted, if the line does not fit."""
-        tokens, words = cost
-        kind = None if node_type is None else _KINDS.get(node_type, "facts")
-        has_room = kind is None or self._taken[kind] < getattr(self._kinds, kind)
-        if not has_room or tokens > self._tokens or words > self._words:
-            return False
-        self._tokens, self._words = self._tokens - tokens, self._words - words
-        if kind is not None:
-            self._taken[kind] += 1
-        return True
 
 
 class _Measured(NamedTuple):

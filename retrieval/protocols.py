@@ -1,11 +1,12 @@
-"""The values that strategies take and return, and the protocols of the parts that they use."""
+"""Strategies: their base class, the values they take and return, and the protocols of the parts that they use."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from locigraph.kg.joint import joint_name
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import NodeId, SpaceId, TurnId
+from locigraph.retrieval.budgets import ContextRules
 
 #: Number of turns that a strategy returns when the caller does not say.
 DEFAULT_TOP_K = 20
@@ -90,40 +92,37 @@ class Result:
     timing: Timing
 
 
-class Retriever(Protocol):
+class Retriever(ABC):
     """A retrieval strategy.
 
-    ``retrieve`` raises ``UnknownSpaceError`` for a space that does not exist, and ``IndexUnavailableError`` when
-    the index fails: an outage is never an empty result.
+    Attributes:
+        name: Name of the strategy in results.
+        context_rules: The strategy's own rules for contexts; by default there are none.
     """
 
     name: str
+    context_rules: ContextRules = ContextRules()
 
+    @abstractmethod
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
     ) -> Result:
-        """The best nodes for a query among those known at ``as_of``, enough of them for ``top_k`` turns."""
-        ...
+        """The best nodes for a query among those known at ``as_of``, enough of them for ``top_k`` turns.
 
-
-@runtime_checkable
-class HasContextOrder(Protocol):
-    """A strategy that defines the order of the memories in a context."""
+        Raises:
+            UnknownSpaceError: If there is no such space.
+            IndexUnavailableError: If the index fails: an outage is never an empty result.
+        """
 
     def arrange(
         self, question: str, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None
     ) -> list[NodeId] | None:
-        """Node IDs of the hits in that order; None for chronological order."""
-        ...
-
-
-@runtime_checkable
-class HasRerankTexts(Protocol):
-    """A strategy that has a cross-encoder read other texts than the descriptions of its hits."""
+        """Node IDs of the hits in the order of a context; None, the default, for chronological order."""
+        return None
 
     def reworded(self, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None) -> list[str]:
-        """The texts for the cross-encoder, in the order of the hits."""
-        ...
+        """The texts that a cross-encoder reads, in the order of the hits; by default their descriptions."""
+        return [hit.text for hit in hits]
 
 
 class QueryEncoder(Protocol):

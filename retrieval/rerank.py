@@ -77,7 +77,7 @@ class RerankedRetriever(WrappingRetriever):
 
     Args:
         retriever: The strategy; it is asked for at least as many hits as the reranker scores, and may supply the texts
-            to score (see ``HasRerankTexts``).
+            to score (see ``Retriever.reworded``).
         reranker: Scores the hits again.
     """
 

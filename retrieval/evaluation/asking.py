@@ -9,11 +9,12 @@ from tqdm import tqdm
 
 from locigraph.kg.types import Question
 from locigraph.kg.views import Views
+from locigraph.retrieval.budgets import Budget
 from locigraph.retrieval.evaluation.metrics import TOKEN_BUDGETS
 from locigraph.retrieval.evaluation.outcomes import PackedContext, QuestionOutcome, StrategyRun
 from locigraph.retrieval.evaluation.results import CURVE_TOP_KS
 from locigraph.retrieval.hits import turns_of_hits
-from locigraph.retrieval.packing import Budget, retrieve_contexts
+from locigraph.retrieval.packing import retrieve_contexts
 from locigraph.retrieval.protocols import Retriever
 
 #: Number of turns that are kept of each ranking.

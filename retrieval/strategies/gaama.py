@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.snapshot import Snapshot
-from locigraph.retrieval.packing import Budget, ContextRules, KindLimits
+from locigraph.retrieval.budgets import Budget, ContextRules, KindLimits
 from locigraph.retrieval.page_rank import personalized_page_rank, transition_matrix
 from locigraph.retrieval.protocols import SnapshotLoader
 from locigraph.retrieval.strategies.memory_graph import (
@@ -104,16 +104,12 @@ class GaamaRetriever(GraphRetriever[GaamaGraph]):
         name: str = "gaama",
     ) -> None:
         super().__init__(load, encoder, name=name)
-        self._limits, self._words = limits, words
+        self._limits = limits
+        self.context_rules = ContextRules(Budget(words=words, kinds=limits))
         self._seeds, self._depth = seeds, depth
         self._edge_weights = edge_weights
         self._hub_degree, self._damping = hub_degree, damping
         self._ppr_weight, self._similarity_weight = ppr_weight, similarity_weight
-
-    @property
-    def context_rules(self) -> ContextRules:
-        """See ``HasContextRules``: the limits by kind and the word budget."""
-        return ContextRules(Budget(words=self._words, kinds=self._limits))
 
     def prepare(self, snapshot: Snapshot) -> GaamaGraph:
         """The walked relations of a space."""

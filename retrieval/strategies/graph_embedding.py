@@ -13,7 +13,15 @@ from locigraph.kg.schema import EPISODE
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.hits import hits_of_matches
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, GraphVectors, NodeTexts, QueryEncoder, Result, SearchFilter
+from locigraph.retrieval.protocols import (
+    DEFAULT_TOP_K,
+    GraphVectors,
+    NodeTexts,
+    QueryEncoder,
+    Result,
+    Retriever,
+    SearchFilter,
+)
 from locigraph.retrieval.query_generator import LastDay, QueryGenerator
 from locigraph.retrieval.stopwatch import Stopwatch
 
@@ -21,7 +29,7 @@ from locigraph.retrieval.stopwatch import Stopwatch
 _TYPES = (EPISODE,)
 
 
-class GraphEmbeddingRetriever:
+class GraphEmbeddingRetriever(Retriever):
     """v2: encodes the question into the vector space of the graph embeddings and runs one vector search.
 
     Args:

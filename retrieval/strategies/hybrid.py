@@ -12,13 +12,13 @@ from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import searchable_types
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.index.documents import LexicalIndex
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, SearchFilter, VectorSearch
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, SearchFilter, VectorSearch
 from locigraph.retrieval.query_generator import QueryGenerator, generate_queries
 from locigraph.retrieval.rank_fusion import FEW_RRF_K, reciprocal_rank_fusion
 from locigraph.retrieval.stopwatch import Stopwatch
 
 
-class HybridRetriever:
+class HybridRetriever(Retriever):
     """v1: runs a BM25 and an ANN search for each generated query, and fuses all rankings by RRF.
 
     Args:

@@ -18,7 +18,7 @@ from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.beam_search import beam_search
-from locigraph.retrieval.packing import ContextRules
+from locigraph.retrieval.budgets import ContextRules
 from locigraph.retrieval.protocols import Hit, SnapshotLoader
 from locigraph.retrieval.rank_fusion import USUAL_RRF_K, reciprocal_rank_fusion
 from locigraph.retrieval.strategies.memory_graph import Asked, GraphRetriever, Ranking, WordedGraph
@@ -154,6 +154,8 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
         section 3.3: eq. 4 to 6, algorithm 1; table 6.
     """
 
+    context_rules = ContextRules(brevity=True)
+
     def __init__(
         self,
         load: SnapshotLoader,
@@ -179,11 +181,6 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
         self._decay, self._depth, self._budget = decay, depth, budget
         self._width = math.ceil(max(budget - anchors, 0) / max(depth, 1)) if width is None else width
         self._similar_cosine, self._similar = similar_cosine, similar
-
-    @property
-    def context_rules(self) -> ContextRules:
-        """See ``HasContextRules``: brevity codes."""
-        return ContextRules(brevity=True)
 
     def prepare(self, snapshot: Snapshot) -> MagmaGraph:
         """The four graphs of a space."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -19,7 +19,7 @@ from locigraph.kg.schema import searchable_types
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.index.bm25 import bm25_index
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, SnapshotLoader, Timing
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, SnapshotLoader, Timing
 from locigraph.retrieval.query_generator import named_window
 from locigraph.retrieval.stopwatch import Stopwatch
 
@@ -179,7 +179,7 @@ class WordedGraph(MemoryGraph):
 GraphT = TypeVar("GraphT", bound=MemoryGraph)
 
 
-class GraphRetriever(ABC, Generic[GraphT]):
+class GraphRetriever(Retriever, Generic[GraphT]):
     """Base of strategies that load the graph of a space and keep the latest few graphs in memory.
 
     An evaluation, which asks one retriever many questions, thus reads a space once and not for every question. A recall

@@ -9,13 +9,13 @@ from locigraph.kg.schema import EPISODE
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.hits import hits_of_matches
 from locigraph.retrieval.index.documents import LexicalIndex
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, NodeTexts, Result, SearchFilter, VectorSearch
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, NodeTexts, Result, Retriever, SearchFilter, VectorSearch
 from locigraph.retrieval.stopwatch import Stopwatch
 
 _TURNS = (EPISODE,)
 
 
-class DenseRetriever:
+class DenseRetriever(Retriever):
     """Ranks turns by the cosine between their embedding and the question's.
 
     Args:
@@ -49,7 +49,7 @@ class DenseRetriever:
         return Result(hits_of_matches(matches, texts, signal="ann"), timing)
 
 
-class Bm25Retriever:
+class Bm25Retriever(Retriever):
     """Ranks turns by the BM25 score of their text for the question.
 
     Args:

@@ -15,7 +15,7 @@ from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.activation import spread_activation
-from locigraph.retrieval.packing import Budget, ContextRules
+from locigraph.retrieval.budgets import Budget, ContextRules
 from locigraph.retrieval.protocols import Hit, SnapshotLoader
 from locigraph.retrieval.query_generator import OPEN_WINDOW
 from locigraph.retrieval.rank_fusion import USUAL_RRF_K, reciprocal_rank_fusion
@@ -119,13 +119,8 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
         super().__init__(load, encoder, name=name)
         self._budget = thinking_budget
         self._rrf_k = rrf_k
-        self._max_tokens = max_tokens
+        self.context_rules = ContextRules(Budget(tokens=max_tokens))
         self._pool = pool
-
-    @property
-    def context_rules(self) -> ContextRules:
-        """See ``HasContextRules``: the token budget."""
-        return ContextRules(Budget(tokens=self._max_tokens))
 
     def prepare(self, snapshot: Snapshot) -> TemprGraph:
         """The links of a space."""
@@ -150,7 +145,7 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
         return Ranking(rows, np.array([score for _, score in fused]), signals)
 
     def reworded(self, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None) -> list[str]:
-        """See ``HasRerankTexts``: "[Date: June 5, 2023 (2023-06-05)] text", or the text alone if it has no date."""
+        """See ``Retriever``: "[Date: June 5, 2023 (2023-06-05)] text", or the text alone if it has no date."""
         graph = self.graph_of(space, as_of)
         return [_dated(graph, hit.node_id) + hit.text for hit in hits]
 

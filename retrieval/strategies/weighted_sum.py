@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.types import SpaceId
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, SnapshotLoader, Timing
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, SnapshotLoader, Timing
 from locigraph.retrieval.stopwatch import Stopwatch
 from locigraph.retrieval.strategies.turn_signals import TEXT_SIGNALS, TurnSignals
 
@@ -65,7 +65,7 @@ class WeightedSum:
 EQUAL_WEIGHTS = WeightedSum(dict.fromkeys(TEXT_SIGNALS, 1.0))
 
 
-class FusionRetriever:
+class FusionRetriever(Retriever):
     """Ranks turns by one score that combines several signals.
 
     Args:

@@ -13,7 +13,7 @@ from locigraph.kg.times import TIME_RANGE, is_in_range
 from locigraph.kg.types import UNSTORABLE, Scope, SpaceId
 
 if TYPE_CHECKING:
-    from locigraph.retrieval.packing import KindLimits
+    from locigraph.retrieval.budgets import KindLimits
 
 
 def parts(listed: str) -> list[str]:
@@ -116,7 +116,7 @@ def kind_limits(given: Mapping[str, int] | None) -> KindLimits:
         LocigraphError: If they are no mapping, a name is not a kind of memory, or a limit is not a whole number of at
             least 0.
     """
-    from locigraph.retrieval.packing import KindLimits
+    from locigraph.retrieval.budgets import KindLimits
 
     if given is not None and not isinstance(given, Mapping):
         raise LocigraphError(f"budget_kinds is {shortened(given)}; expected a mapping from kinds of memory to numbers")

@@ -378,8 +378,9 @@ class Memory:
             LocigraphError: If no space is named, there is no such speaker, the strategy cannot be used, or the index
                 fails; an outage is never reported as an empty result.
         """
+        from locigraph.retrieval.budgets import Budget
         from locigraph.retrieval.multi_query import with_queries
-        from locigraph.retrieval.packing import Budget, retrieve_contexts
+        from locigraph.retrieval.packing import retrieve_contexts
 
         options.check_recall(
             question,
@@ -486,5 +487,5 @@ class Memory:
             )
 
     def _last_day(self, spaces: Sequence[SpaceId]) -> date | None:
-        times = [time for space in spaces for time in self.times(space)]
+        times = [time for time in self._graph.last_spoken(spaces).values() if time is not None]
         return max(times).date() if times else None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.hit_filters import FilteredRetriever, _alike, _pairs, folded
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Timing
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, Timing
 
 SPACE = SpaceId("s")
 
@@ -20,7 +20,7 @@ def said(number: int, text: str) -> Hit:
     return Hit(NodeId(f"n{number}"), "episode", text, (TurnId(f"t{number}"),), 1.0 - number / 100)
 
 
-class Listed:
+class Listed(Retriever):
     """A strategy that finds the same for every question, as many as it is asked for."""
 
     name = "listed"

@@ -7,7 +7,7 @@ import pytest
 
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.multi_query import MultiQueryRetriever, with_queries
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, HasContextOrder, Hit, Result, Timing
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, Timing
 from locigraph.retrieval.query_generator import QueryGenerator, SearchQuery
 from locigraph.retrieval.strategies.hybrid import HybridRetriever
 from tests.fakes import SPACE, FakeEncoder
@@ -22,7 +22,7 @@ FOUND = {
 }
 
 
-class ByText:
+class ByText(Retriever):
     """A strategy that finds what is written down for each text."""
 
     name = "dense"
@@ -96,7 +96,6 @@ def test_a_question_is_asked_from_the_day_of_its_time_or_of_the_last_turn() -> N
 @pytest.mark.parametrize(("strategy", "order"), [(ByText(), None), (InOrder(), ["a", "b"])])
 def test_a_strategy_with_an_order_of_its_own_keeps_it(strategy: ByText, order: list[str] | None) -> None:
     asked = MultiQueryRetriever(strategy, of(SearchQuery("both")), lambda space: LAST)
-    assert isinstance(asked, HasContextOrder)
     assert asked.arrange("x", FOUND["both"][::-1], SPACE) == order
 
 

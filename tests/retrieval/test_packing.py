@@ -11,16 +11,13 @@ from hypothesis import strategies as st
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.times import epoch
 from locigraph.kg.types import NodeId, SpaceId, TurnId
+from locigraph.retrieval.budgets import Budget, ContextRules, KindLimits
 from locigraph.retrieval.packing import (
-    Budget,
     Context,
     ContextLine,
-    ContextRules,
-    KindLimits,
     Omission,
     count_tokens,
     retrieve_contexts,
-    rules_of,
 )
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, MAX_TOP_K, Hit, Result, Retriever, Timing
 from tests.fakes import MONDAY, make_turns
@@ -41,7 +38,7 @@ CANOE = memory("n0", "Ann: I bought a canoe", "t0")
 ALL = [LAST, FACT, BREAD, CANOE]
 
 
-class Plain:
+class Plain(Retriever):
     """A strategy that finds given hits, as many as it is asked for, and remembers how many that was."""
 
     name = "plain"
@@ -68,7 +65,9 @@ class Arranged(Plain):
 
     order = (NodeId("n3"), NodeId("n9"), NodeId("n0"))
 
-    def arrange(self, query: str, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None) -> list[NodeId]:
+    def arrange(
+        self, question: str, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None
+    ) -> list[NodeId]:
         return list(self.order)
 
 
@@ -159,7 +158,7 @@ class Ruled(Plain):
 
 
 def test_of_two_budgets_the_smaller_limit_holds() -> None:
-    one = Budget(tokens=10, words=None, kinds=KindLimits(facts=1, episodes=5))
+    one = Budget(tokens=10, kinds=KindLimits(facts=1, episodes=5))
     other = Budget(tokens=20, words=7, kinds=KindLimits(facts=3, reflections=0))
     assert one.within(other) == Budget(10, 7, KindLimits(facts=1, reflections=0, episodes=5)) == other.within(one)
     assert Budget(words=0).within(Budget(words=3)).words == 0
@@ -183,7 +182,7 @@ def test_a_strategy_s_own_limits_hold_beside_those_that_are_asked_for() -> None:
 
 
 def test_a_strategy_without_rules_has_no_limits_and_no_codes() -> None:
-    assert rules_of(Plain()) == ContextRules()
+    assert Plain().context_rules == ContextRules()
     (context,) = contexts(Plain(), [Budget(kinds=KindLimits(facts=0))])
     assert len(context.lines) == len(context.memories) == 3
 

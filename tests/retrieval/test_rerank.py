@@ -11,7 +11,7 @@ import pytest
 
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.errors import TextEncoderError
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Timing
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, Timing
 from locigraph.retrieval.rerank import CrossEncoderReranker, RerankedRetriever
 from tests.fakes_graph import hit
 
@@ -35,7 +35,7 @@ class LengthReranker(CrossEncoderReranker):
         return self.model
 
 
-class OneRanking:
+class OneRanking(Retriever):
     """A strategy that always finds the same."""
 
     name = "v1"

@@ -25,7 +25,7 @@ from tests.fakes_graph import TEXT_DIM, make_snapshot
 ROOT = Path(__file__).parents[2]
 
 
-class Nothing:
+class Nothing(Retriever):
     """A toy strategy that never finds anything."""
 
     name = "nothing"

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locigraph.kg.snapshot import Snapshot
-from locigraph.retrieval.packing import Budget, ContextRules, KindLimits, retrieve_contexts
+from locigraph.retrieval.budgets import Budget, ContextRules, KindLimits
+from locigraph.retrieval.packing import retrieve_contexts
 from locigraph.retrieval.protocols import Hit
 from locigraph.retrieval.strategies.gaama import GaamaRetriever
 from tests.fakes import SPACE, FakeEncoder, make_turns

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from locigraph.kg.snapshot import Snapshot
-from locigraph.retrieval.packing import Budget, Omission, retrieve_contexts
-from locigraph.retrieval.protocols import HasContextOrder
+from locigraph.retrieval.budgets import Budget
+from locigraph.retrieval.packing import Omission, retrieve_contexts
 from locigraph.retrieval.strategies.magma import (
     INTENT_WEIGHTS,
     Intent,
@@ -145,7 +145,6 @@ def test_causes_come_before_effects() -> None:
 def test_a_context_is_in_causal_order_for_why_and_in_time_order_for_when() -> None:
     snapshot = space_of()
     made = retriever(snapshot)
-    assert isinstance(made, HasContextOrder)
     hits = list(reversed(made.retrieve("canoe lake night bread", SPACE, top_k=9).hits))
     assert made.arrange("Which canoe?", hits, SPACE) is None
     in_time = made.arrange("When was the canoe?", hits, SPACE)

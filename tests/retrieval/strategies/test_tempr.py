@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from locigraph.kg.snapshot import NO_TIME, Snapshot
-from locigraph.retrieval.packing import Budget, ContextRules, retrieve_contexts
+from locigraph.retrieval.budgets import Budget, ContextRules
+from locigraph.retrieval.packing import retrieve_contexts
 from locigraph.retrieval.protocols import Hit
 from locigraph.retrieval.query_generator import OPEN_WINDOW
 from locigraph.retrieval.strategies.memory_graph import Asked
