@@ -105,7 +105,7 @@ def evaluate(
     from locigraph.scripts.assembly.language_models import clients_of
     from locigraph.scripts.assembly.queries import queries_of
     from locigraph.scripts.experiments import learning
-    from locigraph.scripts.experiments.evaluation import Evaluation, FoldPlan
+    from locigraph.scripts.experiments.evaluation import Evaluation
     from locigraph.training.checkpoint import load_checkpoint
     from locigraph.training.folds import plan_folds, refuse_trained_on
 
@@ -146,7 +146,12 @@ def evaluate(
         folder=folder,
         encoder=text_encoder,
         checkpoint=given,
-        plan=FoldPlan(planned, of_folds, trainer, questions_by, range(seed, seed + seeds), also or ()),
+        folds=planned,
+        settings=of_folds,
+        trainer=trainer,
+        writer=questions_by,
+        seeds=range(seed, seed + seeds),
+        also=also or (),
         queries=query_generator,
         reranker=reranker,
         notes=notes,

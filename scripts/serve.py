@@ -8,13 +8,9 @@ import signal
 import socket
 import sys
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from locigraph.kg.errors import LocigraphError
 from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings
-
-if TYPE_CHECKING:
-    from locigraph.scripts.memory import Memory
 
 #: Packages of the extra ``serve``, as they are imported.
 _EXTRA = ("fastapi", "uvicorn", "mcp", "prometheus_client")
@@ -83,7 +79,10 @@ def serve(
             raise LocigraphError(
                 "--key_file is for HTTP only; with --stdio, only the program that started the server can send requests"
             )
-        _serve_stdio(opened())
+        from locigraph.scripts.serving.tools import serve_stdio
+
+        _log_to_stderr()
+        serve_stdio(opened())
         return
     from locigraph.scripts.serving.keys import read_keys
 
@@ -94,7 +93,7 @@ def serve(
         from locigraph.scripts.serving.server import Server
 
         _log_to_stderr()
-        address = listener.getsockname()
+        address, bound_port, *_ = listener.getsockname()
         app = application(
             memory,
             keys=keyring,
@@ -103,7 +102,7 @@ def serve(
             max_request_bytes=max_request_bytes,
         )
 
-        url = f"http://{_written(address[0])}:{address[1]}"
+        url = f"http://{f'[{address}]' if ':' in address else address}:{bound_port}"
 
         def greet() -> None:
             print(f"{store} at {url}; explorer at {url}/explorer; stop with Ctrl-C", flush=True)
@@ -115,13 +114,6 @@ def serve(
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
-
-
-def _serve_stdio(memory: Memory) -> None:
-    from locigraph.scripts.serving.tools import serve_stdio
-
-    _log_to_stderr()
-    serve_stdio(memory)
 
 
 def _require_extra() -> None:
@@ -162,10 +154,6 @@ def _bound(host: str, port: int, *, has_keys: bool) -> socket.socket:
             f"cannot listen on {host}, port {port}: {error.strerror}; choose another with --port"
         ) from error
     return made
-
-
-def _written(address: str) -> str:
-    return f"[{address}]" if ":" in address else address
 
 
 def _log_to_stderr() -> None:

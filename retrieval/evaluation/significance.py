@@ -302,11 +302,10 @@ def _cluster_sums(values: FloatArray, clusters: Sequence[str]) -> tuple[FloatArr
 
     The order is that of the cluster names, so that results do not depend on the order of the questions.
     """
-    position = {name: index for index, name in enumerate(sorted(set(clusters)))}
-    rows = np.array([position[name] for name in clusters])
-    sums = np.zeros((len(position), int(np.prod(values.shape[1:]))))
+    _, rows, sizes = np.unique(clusters, return_inverse=True, return_counts=True)
+    sums = np.zeros((len(sizes), int(np.prod(values.shape[1:]))))
     np.add.at(sums, rows, values.reshape(len(values), -1))
-    return sums, np.bincount(rows, minlength=len(position)).astype(np.float64)
+    return sums, sizes.astype(np.float64)
 
 
 def _sign_flip_p_values(sums: FloatArray, questions: int, *, resamples: int, seed: int) -> FloatArray:

@@ -8,20 +8,14 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from locigraph.kg.types import NodeId
 
-class Sortable(Protocol):
-    """A type that can serve as key: hashable, and ordered among its own kind."""
-
-    def __hash__(self) -> int: ...
-    def __lt__(self, other: Any, /) -> bool: ...
-
-
-Key = TypeVar("Key", bound=Sortable)
+Key = TypeVar("Key", int, str, NodeId)
 #: Saturation of the term frequency: the greater it is, the more a repeated term counts.
 K1 = 1.5
 #: Strength of the length normalisation, 0 to 1.
@@ -159,8 +153,7 @@ class Bm25Index(Generic[Key]):
     def _idf_of_terms(self) -> NDArray[np.float64]:
         if self._idf is None:
             frequency = np.asarray(self._document_frequency, dtype=np.float64)
-            with np.errstate(divide="ignore"):
-                idf = np.log(len(self._row_of) - frequency + 0.5) - np.log(frequency + 0.5)
+            idf = np.log(len(self._row_of) - frequency + 0.5) - np.log(frequency + 0.5)
             present = frequency > 0
             idf[~present] = 0.0
             mean = idf[present].mean() if present.any() else 0.0

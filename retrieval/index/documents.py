@@ -11,7 +11,7 @@ import numpy as np
 
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.schema import searchable_types
-from locigraph.kg.snapshot import NO_TIME, Snapshot
+from locigraph.kg.snapshot import NO_TIME
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.index.bm25 import Bm25Index
 from locigraph.retrieval.protocols import SnapshotLoader
@@ -136,18 +136,12 @@ class LexicalIndex:
     def _read(self, space: SpaceId, as_of: datetime | None) -> _Space:
         loaded, snapshot = _Space(), self._load(space, as_of)
         loaded.last_day = snapshot.last_day
-        for document in documents(snapshot, self._types):
-            loaded.add(document)
+        first, last = snapshot.times
+        for row in snapshot.active_rows(self._types):  # oldest first
+            loaded.add(
+                Document(
+                    snapshot.ids[row], str(snapshot.types[row]), snapshot.descriptions[row], snapshot.turns_of[row],
+                    int(snapshot.recorded_at[row]), int(first[row]), int(last[row]),
+                )
+            )  # fmt: skip
         return loaded
-
-
-def documents(snapshot: Snapshot, types: frozenset[str]) -> list[Document]:
-    """Active nodes of the given types, oldest first."""
-    first, last = snapshot.times
-    return [
-        Document(
-            snapshot.ids[row], str(snapshot.types[row]), snapshot.descriptions[row], snapshot.turns_of[row],
-            int(snapshot.recorded_at[row]), int(first[row]), int(last[row]),
-        )
-        for row in snapshot.active_rows(types)
-    ]  # fmt: skip

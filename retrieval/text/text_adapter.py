@@ -136,10 +136,7 @@ def read_adapter(folder: Path, *, base: str) -> TextAdapter:
             folder, str(manifest["base"]), str(manifest["version"]), dict(manifest["details"]), SeenTexts.read(folder)
         )
         version = _version(folder)
-        _ = (
-            adapter.spaces,
-            adapter.reads_turn_before,
-        )  # fail where the manifest does not say how the adapter was trained
+        _ = adapter.spaces, adapter.reads_turn_before  # fail if the manifest lacks what they are read from
         check_seal(manifest)
     except OSError as error:
         raise TextEncoderError(

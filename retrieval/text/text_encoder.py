@@ -269,7 +269,7 @@ def packaged_weights(model: str) -> Path | None:
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         return None
-    weights = next(iter(sorted(Path(spec.origin).parent.rglob("model.safetensors"))), None)
+    weights = min(Path(spec.origin).parent.rglob("model.safetensors"), default=None)
     if weights is None:
         return None
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()

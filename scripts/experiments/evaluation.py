@@ -39,27 +39,6 @@ from locigraph.training.fusion import SignalReader
 from locigraph.training.protocols import QuestionWriter
 
 
-@dataclass(frozen=True, eq=False)
-class FoldPlan:
-    """How strategies learn inside folds.
-
-    Attributes:
-        folds: Folds by conversation; empty if no strategy is trained.
-        settings: Model and training of each fold.
-        trainer: Where and how to train.
-        writer: Writes pseudo-questions.
-        seeds: Seeds of the trainings of each fold.
-        also: Built graphs of other corpora, to learn from in every fold.
-    """
-
-    folds: Sequence[Fold]
-    settings: Sequence[Settings]
-    trainer: TrainerConfig
-    writer: QuestionWriter
-    seeds: range
-    also: Sequence[GraphSettings] = ()
-
-
 @dataclass
 class Evaluation:
     """Runs every strategy on every question and writes the results.
@@ -72,7 +51,12 @@ class Evaluation:
         folder: Where to write.
         encoder: Text encoder.
         checkpoint: The checkpoint of zero-shot strategies; None if none is run.
-        plan: How strategies learn.
+        folds: Folds by conversation; empty if no strategy is trained.
+        settings: Model and training of each fold.
+        trainer: Where and how to train.
+        writer: Writes pseudo-questions.
+        seeds: Seeds of the trainings of each fold.
+        also: Built graphs of other corpora, to learn from in every fold.
         queries: Generates the queries of every strategy; None leaves each strategy its default.
         reranker: Cross-encoder; None for none.
         notes: Notes of the report; ``run`` appends to them.
@@ -86,7 +70,12 @@ class Evaluation:
     folder: Path
     encoder: CachedTextEncoder
     checkpoint: Checkpoint | None
-    plan: FoldPlan
+    folds: Sequence[Fold]
+    settings: Sequence[Settings]
+    trainer: TrainerConfig
+    writer: QuestionWriter
+    seeds: range
+    also: Sequence[GraphSettings]
     queries: QueryGenerator | None
     reranker: str | None
     notes: list[str]
@@ -112,9 +101,7 @@ class Evaluation:
         with (
             Store(store) as graph,
             opening.vector_index(index, store) as vectors,
-            learning.more_training_sets(
-                self.plan.also if self.plan.folds else None, corpus, encoder, validation=0
-            ) as others,
+            learning.more_training_sets(self.also if self.folds else None, corpus, encoder, validation=0) as others,
         ):
             failed = graphs.build_graph(corpus, self.extractor, graph, self.encoder)
             for conversation in corpus.conversations:  # for strategies that search along links, as in their papers
@@ -133,11 +120,11 @@ class Evaluation:
             trainer = learning.fold_trainer(
                 corpus,
                 views,
-                self.plan.trainer,
+                self.trainer,
                 self.encoder,
-                seed=self.plan.seeds[0],
+                seed=self.seeds[0],
                 also=others,
-                writer=self.plan.writer,
+                writer=self.writer,
                 experiment=self.folder.name,
             )
             reader = SignalReader(self.encoder)
@@ -168,16 +155,16 @@ class Evaluation:
             self.notes.append(f"{turns} failed to consolidate; the graph has their text but no facts from them")
         chosen = [STRATEGIES[name] for name in self.strategies]
         explained = {row.name: row.description + "; searches the vector index" * row.needs_index for row in chosen}
-        manifest = provenance.manifest(self.plan.seeds[0], **self._manifest(), **details)
+        manifest = provenance.manifest(self.seeds[0], **self._manifest(), **details)
         return write_results(
             self.folder,
             corpus,
             runs,
-            self.plan.folds,
+            self.folds,
             self.pairs,
             self.notes,
             manifest,
-            seed=self.plan.seeds[0],
+            seed=self.seeds[0],
             learnt=learnt,
             strategies=explained,
         )
@@ -200,10 +187,10 @@ class Evaluation:
             return [row.zero_shot(asker, self.checkpoint, row)]
         assert row.learn is not None
         runs = []
-        for seed in self.plan.seeds if row.is_random else self.plan.seeds[:1]:
+        for seed in self.seeds if row.is_random else self.seeds[:1]:
             tasks = [
                 FoldTask(fold, settings, seed, self.folder, asker, trainer, reader, parts, self._seconds)
-                for fold, settings in zip(self.plan.folds, self.plan.settings, strict=True)
+                for fold, settings in zip(self.folds, self.settings, strict=True)
             ]
             runs.append(joined_runs([row.learn(task, row) for task in tasks], seed=seed if row.is_random else None))
         return runs
@@ -214,14 +201,14 @@ class Evaluation:
             "consolidation": self.extractor.name,
             "strategies": self.strategies,
             "baselines": None if self.pairs is None else sorted({baseline for _, baseline in self.pairs}),
-            "seeds": len(self.plan.seeds) if self.plan.folds else 0,
-            "folds": len(self.plan.folds),
+            "seeds": len(self.seeds) if self.folds else 0,
+            "folds": len(self.folds),
             "checkpoint": None if self.checkpoint is None else self.checkpoint.version,
             "text_encoder": self.encoder.without_adapter().model_id,
             "adapter": None if adapter is None else adapter.version,
             "queries": version_of(self.queries),
             "reranker": self.reranker,
             "training_seconds": self._seconds,
-            "writer": self.plan.writer.name,
-            "trainer": dataclasses.asdict(self.plan.trainer),
+            "writer": self.writer.name,
+            "trainer": dataclasses.asdict(self.trainer),
         }

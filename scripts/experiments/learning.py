@@ -120,10 +120,7 @@ def more_training_sets(
                     f"also: dtype of {each.store!r} is given, but no embeddings are used; leave it out"
                 )
             corpus = own if each.corpus is None else opening.read_corpus(each.corpus)
-            if encoder is not None and each.dtype is not None:
-                texts: EncoderSettings | None = replace(encoder, dtype=each.dtype)
-            else:
-                texts = encoder
+            texts = None if encoder is None else replace(encoder, dtype=each.dtype or encoder.dtype)
             store = opened.enter_context(opening.existing_store(each.store))
             views = views_of(store, None if texts is None else opening.text_encoder(texts))
             sets.append(training_set(views, corpus, validation=validation))

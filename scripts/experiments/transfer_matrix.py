@@ -34,7 +34,6 @@ from locigraph.scripts.experiments.result_files import learnt_questions
 from locigraph.training.checkpoint import Checkpoint, load_checkpoint
 from locigraph.training.config import Settings, TrainerConfig
 from locigraph.training.folds import refuse_trained_on, refuse_validation_on_adapter_data, seen_by
-from locigraph.training.snapshots import TrainingSet
 
 _METRICS = ("recall@10", "ndcg@10")
 (_PROPOSED,) = (row for row in STRATEGIES.values() if row.zero_shot is not None and row.is_proposed)
@@ -108,8 +107,9 @@ class TransferMatrix:
 
     def trained(self, name: str, sources: Sequence[str]) -> Checkpoint:
         """Train a checkpoint, with its fusion, on some graphs; a finished training is loaded."""
-        sets = [self._training_set(source) for source in sources]
-        encoder = self._graph(sources[0]).encoder
+        graphs = [self._graph(source) for source in sources]
+        sets = [learning.training_set(each.views, each.corpus, validation=self._validation) for each in graphs]
+        encoder = graphs[0].encoder
         refuse_validation_on_adapter_data(encoder.adapter, sets)
         from locigraph.training.graph_training import train_checkpoint  # imports Lightning
 
@@ -121,7 +121,7 @@ class TransferMatrix:
             folder=self._folder / name,
             seed=self._seed,
             details=provenance.manifest(
-                self._seed, corpora={source: self._graph(source).corpus.sha256 for source in sources}
+                self._seed, corpora={source: each.corpus.sha256 for source, each in zip(sources, graphs, strict=True)}
             ),
             with_fusion=True,
             name=name,
@@ -219,10 +219,6 @@ class TransferMatrix:
             store = self._opened.enter_context(opening.existing_store(given.store))
             self._graphs[name] = _Graph(store, corpus, encoder, views_of(store, encoder))
         return self._graphs[name]
-
-    def _training_set(self, name: str) -> TrainingSet:
-        graph = self._graph(name)
-        return learning.training_set(graph.views, graph.corpus, validation=self._validation)
 
     def _learning_nothing(self, name: str) -> list[StrategyRun]:
         if name not in self._same_for_all:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import Any
 
 from pydantic import BaseModel
@@ -60,19 +61,9 @@ _STATUS: dict[type[LocigraphError], int] = {
     CheckpointError: 503,
     StaleEmbeddingsError: 503,
 }
-_TITLES = {
-    400: "Bad request", 401: "No valid key", 403: "Not allowed", 404: "Not found", 405: "Method not allowed",
-    409: "Conflict", 413: "Too large", 421: "Wrong host", 422: "Invalid request", 429: "Too many requests",
-    500: "Internal error", 503: "Not available",
-}  # fmt: skip
 #: Type of our own Pydantic error for an unknown field, whose message is passed on as it is.
 UNKNOWN_FIELD = "unknown_field"
 INTERNAL = "the server failed; its log says where, without quoting conversations"
-
-
-def status_of(error: LocigraphError) -> int:
-    """The HTTP status that stands for an error."""
-    return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 400)
 
 
 def problem(status: int, detail: str, *, kind: str = "", headers: Mapping[str, str] | None = None) -> Response:
@@ -87,7 +78,7 @@ def problem(status: int, detail: str, *, kind: str = "", headers: Mapping[str, s
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind.removesuffix("Error")).lower()
     found = Problem(
         type=f"urn:locigraph:{name}" if name else "about:blank",
-        title=_TITLES.get(status, "Error"),
+        title=HTTPStatus(status).phrase,
         status=status,
         # A lone surrogate in a request must not break the answer that quotes it.
         detail=detail.encode(errors="backslashreplace").decode(),
@@ -97,7 +88,7 @@ def problem(status: int, detail: str, *, kind: str = "", headers: Mapping[str, s
 
 def problem_of(error: LocigraphError) -> Response:
     """The response to an error of the memory."""
-    status = status_of(error)
+    status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 400)
     headers = {"Retry-After": "1"} if isinstance(error, BusyError) else None
     kind = "" if type(error) is LocigraphError else type(error).__name__
     return problem(status, str(error), kind=kind, headers=headers)

@@ -11,7 +11,7 @@ from locigraph.kg.errors import UnknownSpaceError
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.types import GraphChange, NodeId, NodeUpdate, SpaceId, TurnId
-from locigraph.retrieval.index.documents import Document, LexicalIndex, documents
+from locigraph.retrieval.index.documents import Document, LexicalIndex
 from tests.fakes import MONDAY, OTHER_SPACE, SPACE, change_of, fact, make_turns
 from tests.fakes_graph import Extra, lexical_of, make_snapshot
 
@@ -44,12 +44,9 @@ def test_archived_nodes_are_not_held() -> None:
     held = snapshot()
     active = np.asarray([True, True, True, True, False, True])
     archived = replace(held, active=active)
-    assert [d.node_id for d in documents(archived, frozenset(["knowledge_node", "episode"]))] == [
-        "n0",
-        "n1",
-        "n2",
-        "n3",
-    ]
+    lexical = lexical_of(archived)
+    assert names(lexical.search("canoe", SPACE, top_k=9)) == ["n0"]
+    assert (lexical.size, lexical.document(SPACE, NodeId("n4"))) == (4, None)
 
 
 def test_a_space_is_loaded_once_and_others_are_not_seen() -> None:
