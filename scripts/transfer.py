@@ -59,6 +59,9 @@ def transfer(
     for name in [*(test or ()), *(name for names in train.values() for name in names)]:
         if name not in graphs:
             raise LocigraphError(f"graph {name!r} is not among graphs{nearest(name, graphs)}")
+    for name, sources in train.items():
+        if not sources:
+            raise LocigraphError(f"train.{name} names no graph; name at least one of graphs to train on")
     for name, graph in graphs.items():
         if graph.corpus is None:
             raise LocigraphError(f"graphs.{name} has no corpus; set graphs.{name}.corpus.path")

@@ -45,6 +45,12 @@ def test_a_store_that_cannot_be_read_is_named_before_anything_is_trained(tmp_pat
     assert not (tmp_path / "out").exists()
 
 
+def test_a_training_on_no_graph_is_named_before_anything_is_trained(tmp_path: Path) -> None:
+    with pytest.raises(LocigraphError, match=r"train\.row names no graph"):
+        transfer(graphs={}, train={"row": []}, encoder=EncoderSettings(adapter="x"), output=str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_table_has_a_difference_to_each_baseline_with_holm_over_all(tmp_path: Path) -> None:
     with matrix(tmp_path, "v1-adapted,gaama-adapted") as made:
         score = {"recall@10": 0.8, "ndcg@10": 0.7}
