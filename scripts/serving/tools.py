@@ -30,7 +30,7 @@ from locigraph.scripts.serving.gate import CALLER
 from locigraph.scripts.serving.keys import OWNER
 from locigraph.scripts.serving.operations import OPERATIONS
 from locigraph.scripts.serving.problems import INTERNAL, invalid
-from locigraph.scripts.serving.service import Service, log_crash
+from locigraph.scripts.serving.service import Service, log, log_crash
 
 _INSTRUCTIONS = (
     "A memory of conversations. Add what is said turn by turn, each turn to the space of its user, agent or "
@@ -90,8 +90,16 @@ def serve_stdio(memory: Memory) -> None:
     async def stop(served: AsyncMemory) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async for _ in signals:
-                await served.close()
-                os._exit(0)  # the thread that waits for standard input would keep the process alive
+                status = 0
+                try:
+                    await served.close()
+                except LocigraphError as error:
+                    log.error("%s", error)
+                    status = error.exit_code
+                except Exception as error:
+                    log_crash(error)
+                    status = 1
+                os._exit(status)  # the thread that waits for standard input would keep the process alive
 
     async def serve() -> None:
         async with AsyncMemory(lambda: memory) as served, anyio.create_task_group() as tasks:

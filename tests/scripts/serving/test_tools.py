@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,40 @@ def test_a_server_on_standard_input_stops_at_a_signal(place: Path, stop: signal.
         assert json.loads(child.stdout.readline())["id"] == 1
         child.send_signal(stop)
         assert child.wait(60) == 0
+
+
+_UNWRITABLE = """
+import sys
+from locigraph import EncoderSettings, IndexUnavailableError, Memory
+from locigraph.scripts.serving.tools import serve_stdio
+
+class Unwritable(Memory):
+    def flush(self):
+        raise IndexUnavailableError("the index cannot be written")
+
+place = sys.argv[1]
+serve_stdio(Unwritable.open(place + "/m.sqlite", checkpoint=None, encoder=EncoderSettings(cache=place + "/c")))
+"""
+
+
+@pytest.mark.long
+def test_a_server_on_standard_input_stops_at_a_signal_even_if_the_memory_cannot_be_closed(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _UNWRITABLE, str(tmp_path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
+    ) as child:  # fmt: skip
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}).encode() + b"\n")
+        child.stdin.flush()
+        assert json.loads(child.stdout.readline())["id"] == 1
+        child.send_signal(signal.SIGTERM)
+        try:
+            assert child.wait(30) == 2
+            assert b"the index cannot be written" in child.stderr.read()
+        finally:
+            child.kill()
 
 
 def test_a_key_opens_only_its_own_spaces_over_mcp_too(place: Path) -> None:
