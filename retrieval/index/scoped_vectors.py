@@ -1,4 +1,4 @@
-"""Vector searches whose scope differs from that of the search below them: several spaces at once, or a past time."""
+"""A vector search whose scope differs from that of the search below it: several spaces at once, or a past time."""
 
 from __future__ import annotations
 
@@ -13,24 +13,7 @@ from locigraph.kg.types import SpaceId
 from locigraph.retrieval.protocols import SearchFilter, VectorMatch, VectorSearch
 
 
-class JointVectors:
-    """A vector search that always covers the same spaces together, whatever space the filter names.
-
-    Args:
-        vectors: The underlying search.
-        spaces: The spaces.
-    """
-
-    def __init__(self, vectors: VectorSearch, spaces: Sequence[SpaceId]) -> None:
-        self._vectors = vectors
-        self._spaces = tuple(spaces)
-
-    def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch]:
-        """See ``VectorSearch``."""
-        return self._vectors.search(vector, replace(scope, space=self._spaces), top_k=top_k)
-
-
-class VectorsAsOf:
+class ScopedVectors:
     """A vector search that compares a question as of a time with the nodes and wordings of that time.
 
     The vector index holds present wordings alone, and no node that was archived since.
@@ -38,15 +21,25 @@ class VectorsAsOf:
     Args:
         present: Search over the present vectors.
         past: Returns the search over those of a time, or None if they are the present ones.
+        together: Spaces that are searched as one, whatever space the filter names; None for the space that it names.
     """
 
-    def __init__(self, present: VectorSearch, past: Callable[[SpaceId, datetime], VectorSearch | None]) -> None:
+    def __init__(
+        self,
+        present: VectorSearch,
+        past: Callable[[SpaceId, datetime], VectorSearch | None],
+        together: Sequence[SpaceId] | None = None,
+    ) -> None:
         self._present = present
         self._past = past
+        self._together = None if together is None else tuple(together)
 
     def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch]:
         """See ``VectorSearch``."""
-        past = None
         if scope.as_of is not None and isinstance(scope.space, str):
             past = self._past(SpaceId(scope.space), scope.as_of)
-        return (past or self._present).search(vector, scope, top_k=top_k)
+            if past is not None:
+                return past.search(vector, scope, top_k=top_k)
+        if self._together is not None:
+            scope = replace(scope, space=self._together)
+        return self._present.search(vector, scope, top_k=top_k)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import datetime
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Self
 
 from locigraph.kg.joint import read_by_space
@@ -76,13 +76,16 @@ class SearchParts:
 
     def vectors(self, strategy: Strategy) -> VectorSearch:
         """Search over description embeddings: in the vector index if there is one, but in memory for an adapter's."""
-        from locigraph.retrieval.index.scoped_vectors import JointVectors, VectorsAsOf
+        from locigraph.retrieval.index.scoped_vectors import ScopedVectors
 
         encoder = self.encoder_of(strategy)
         in_memory = strategy.uses_adapter or self.index is None
         found = self.indexes.vectors(encoder) if in_memory else self._indexed
-        present = JointVectors(found, self.spaces) if self.is_joint else found
-        return VectorsAsOf(present, lambda space, as_of: self.indexes.past_vectors(space, as_of, encoder))
+        return ScopedVectors(
+            found,
+            partial(self.indexes.past_vectors, encoder=encoder),
+            self.spaces if self.is_joint else None,
+        )
 
     @cached_property
     def _indexed(self) -> VectorSearch:

@@ -14,7 +14,7 @@ from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.protocols import Retriever
 from locigraph.scripts.assembly import defaults, opening
 from locigraph.scripts.assembly.search_parts import SearchParts, indexer_of, texts_of
-from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
+from locigraph.scripts.assembly.settings import DEFAULT, EncoderSettings, IndexSettings
 from locigraph.scripts.assembly.space_indexes import KeptIndexes
 from locigraph.scripts.assembly.strategies import STRATEGIES, made_of
 from locigraph.scripts.assembly.strategy_choice import require_adapter
@@ -42,9 +42,7 @@ class Parts:
 
     Args:
         graph: The store, which is closed with the parts.
-        index: Where the vector index is.
-        encoder: Text encoder; by default the one that the store remembers, or the shipped one.
-        checkpoint: As in ``Memory.open``.
+        index, encoder, checkpoint: As in ``Memory.open``.
         extractor: Creates the extractor; called when something is first added.
         waits_for_models: Whether the extractor waits for language models.
         is_readonly: Whether nothing may be written.
@@ -63,12 +61,12 @@ class Parts:
         self,
         graph: Store,
         *,
+        index: IndexSettings,
+        encoder: EncoderSettings,
+        checkpoint: str | None,
         extractor: Callable[[], Extractor],
-        index: IndexSettings = IndexSettings(),
-        encoder: EncoderSettings = REMEMBERED,
-        checkpoint: str | None = DEFAULT,
-        waits_for_models: bool = False,
-        is_readonly: bool = False,
+        waits_for_models: bool,
+        is_readonly: bool,
     ) -> None:
         self._opened = ExitStack()
         self.graph = self._opened.enter_context(graph)

@@ -22,7 +22,7 @@ from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.index.milvus_collection import Collection
-from locigraph.retrieval.index.scoped_vectors import JointVectors, VectorsAsOf
+from locigraph.retrieval.index.scoped_vectors import ScopedVectors
 from locigraph.retrieval.protocols import SearchFilter, VectorMatch
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.search_parts import indexer_of
@@ -262,13 +262,13 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "drop": lambda at: at.vectors.drop(at.name),
         "search": lambda at: at.vectors.search(at.query, SearchFilter((at.name, "nobody")), top_k=100),
     },
-    VectorsAsOf: {
-        "search": lambda at: VectorsAsOf(at.collection, lambda space, as_of: None).search(
-            at.query, SearchFilter(at.name), top_k=100
-        ),
-    },
-    JointVectors: {
-        "search": lambda at: JointVectors(at.collection, [at.name]).search(at.query, SearchFilter("any"), top_k=100),
+    ScopedVectors: {
+        "search": lambda at: [
+            ScopedVectors(at.collection, lambda space, as_of: None, together).search(
+                at.query, SearchFilter(named), top_k=100
+            )
+            for together, named in ((None, at.name), ([at.name], "any"))
+        ],
     },
     LiveEmbeddings: {
         "current": lambda at: at.live.current([at.name]).search(_of_width(at), SearchFilter(at.name), top_k=100),

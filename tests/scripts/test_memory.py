@@ -38,7 +38,7 @@ from locigraph.retrieval.errors import IndexUnavailableError, TextEncoderError
 from locigraph.retrieval.index.milvus_collection import Collection
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.graphs import GraphWriter
-from locigraph.scripts.assembly.settings import EncoderSettings, LLMSettings
+from locigraph.scripts.assembly.settings import EncoderSettings, IndexSettings, LLMSettings
 from locigraph.scripts.assembly.strategies import STRATEGIES, recalled
 from locigraph.scripts.explain import explain
 from locigraph.scripts.forget import forget
@@ -926,7 +926,11 @@ def test_a_turn_reads_nothing_again_that_the_one_before_it_knew(place: Path) -> 
                 read.append(space)
             return super().nodes(space, **options)
 
-    parts = Parts(Watched(place / "watched.sqlite"), checkpoint=None, extractor=RuleExtractor)
+    parts = Parts(
+        Watched(place / "watched.sqlite"),
+        index=IndexSettings(), encoder=EncoderSettings(), checkpoint=None, extractor=RuleExtractor,
+        waits_for_models=False, is_readonly=False,
+    )  # fmt: skip
     with Memory(parts) as memory:
         memory.add(**SALE)
         assert read

@@ -13,7 +13,7 @@ from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, TurnId
 from locigraph.retrieval.index.milvus_collection import Collection
-from locigraph.retrieval.index.scoped_vectors import VectorsAsOf
+from locigraph.retrieval.index.scoped_vectors import ScopedVectors
 from locigraph.retrieval.protocols import SearchFilter
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.search_parts import SearchParts
@@ -158,7 +158,9 @@ def test_a_search_as_of_a_time_compares_with_the_wordings_of_that_time(tmp_path:
     with Store(tmp_path / "graph.sqlite") as store:
         fact = planted(store, encoder)["f"]  # "Ann lives in Porto", and a week later "Ann lives in Lisbon"
         indexes = SpaceIndexes(store, [SPACE])
-        search = VectorsAsOf(indexes.vectors(encoder), lambda space, as_of: indexes.past_vectors(space, as_of, encoder))
+        search = ScopedVectors(
+            indexes.vectors(encoder), lambda space, as_of: indexes.past_vectors(space, as_of, encoder)
+        )
 
         def cosine(text: str, as_of: datetime | None) -> float:
             scope = SearchFilter(SPACE, None, as_of)
