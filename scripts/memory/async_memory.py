@@ -94,10 +94,7 @@ class AsyncMemory:
         memory = self._memory
         if memory is None:
             raise LocigraphError("the memory is not open; use it inside: async with AsyncMemory.open(path) as memory")
-        return await self._run(lambda: function(memory))
-
-    async def _run(self, function: Callable[[], _Result]) -> _Result:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, memory)
 
     add = _awaited(Memory.add)
     add_many = _awaited(Memory.add_many)
