@@ -69,9 +69,7 @@ def _training(version: str, details: dict[str, Any]) -> list[str]:
 def _rows(name: str, version: str) -> list[str]:
     rows = [*_on_locomo(name, version), *_on_others(name, version), *_on_longmemeval(name, version)]
     if not rows:
-        return [
-            "No record of this fingerprint; `docs/experiments/tables.md` has that kind of model trained in folds."
-        ]
+        return ["No record of this fingerprint; `docs/experiments/tables.md` has that kind of model trained in folds."]
     return ["| never learnt from | strategy | recall@10 [95%] | nDCG@10 |", "|---|---|---|---|", *rows]
 
 

@@ -140,13 +140,13 @@ def time_of(given: object) -> datetime | None:
     """A time from a datetime or a text in ISO 8601; None stays None.
 
     Raises:
-        LocigraphError: If a text is not such a time, or its time is out of range.
+        LocigraphError: If a text is not such a time, or the time is out of range.
     """
-    if given is None or isinstance(given, datetime):
-        return given
+    if given is None:
+        return None
     text = str(given)
     try:
-        time = datetime.fromisoformat(text)
+        time = given if isinstance(given, datetime) else datetime.fromisoformat(text)
     except ValueError as error:
         raise LocigraphError(f"time {text!r} is not ISO 8601; expected a time such as 2024-06-30T00:00:00") from error
     if not is_in_range(time):

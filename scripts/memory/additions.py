@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from locigraph.kg.errors import LocigraphError, StoreError, shortened
 from locigraph.kg.store import Store
-from locigraph.kg.types import UNSTORABLE, Scope, SpaceId, Turn, TurnId, TurnState
+from locigraph.kg.types import NAME_RULE, UNSTORABLE, Scope, SpaceId, Turn, TurnId, TurnState, is_name
 from locigraph.scripts.assembly import options
 from locigraph.scripts.assembly.settings import LLMSettings
 
@@ -83,6 +83,8 @@ def _turn(
     for name, value in texts.items():
         if not isinstance(value, str) or UNSTORABLE.search(value):
             raise LocigraphError(f"{name} is {value!r}; expected text without NUL and lone surrogates")
+        if name in ("space", "session", "speaker", "turn_id") and not is_name(value):
+            raise LocigraphError(f"{name} is {shortened(value)}; expected {NAME_RULE}")
     if not text.strip() and not (image_caption or "").strip():
         raise LocigraphError(f"text is {text!r}, and there is no image_caption; a turn needs at least one of them")
     time = options.time_of(spoken_at)

@@ -58,7 +58,7 @@ class AsyncMemory:
     def __init__(self, make: Callable[[], Memory], *, threads: int = 2) -> None:
         self._make = make
         self._memory: Memory | None = None
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="memory")
+        self._num_threads = threads
 
     @classmethod
     def open(cls, path: str | Path, **options: Any) -> Self:
@@ -66,6 +66,8 @@ class AsyncMemory:
         return cls(partial(Memory.open, path, **options))
 
     async def __aenter__(self) -> Self:
+        # Made here, so that the block can be entered again after it has ended.
+        self._threads = ThreadPoolExecutor(self._num_threads, thread_name_prefix="memory")
         opening = self._threads.submit(self._make)
         try:
             self._memory = await asyncio.wrap_future(opening)

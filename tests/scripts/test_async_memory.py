@@ -78,6 +78,17 @@ def test_a_memory_may_be_closed_within_its_block(place: Path) -> None:
     asyncio.run(work())
 
 
+def test_a_block_that_has_ended_can_be_entered_again(place: Path) -> None:
+    async def work() -> None:
+        memory = opened(place)
+        async with memory:
+            said = await memory.add(**SALE)
+        async with memory:
+            assert [hit.turn_ids for hit in await memory.recall("bike", space="ana")] == [(said,)]
+
+    asyncio.run(work())
+
+
 def is_closed(memory: Memory) -> bool:
     try:
         memory.spaces()

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
 from threading import Event, Thread
@@ -358,6 +358,25 @@ def test_an_argument_that_add_does_not_know_or_lacks_is_named_with_its_turn(plac
             with pytest.raises(LocigraphError, match=r"turn 1 is \[.*; give each turn as the arguments of Memory.add"):
                 add([SALE, [SALE]])  # type: ignore[list-item]
         assert memory.spaces() == []
+
+
+@pytest.mark.parametrize("name", ["space", "session", "speaker", "turn_id"])
+def test_an_invalid_name_is_refused_under_the_name_of_its_argument(place: Path, name: str) -> None:
+    with opened(place) as memory:
+        for value in ("", " ", "a\nb", "a" * 241):
+            with pytest.raises(LocigraphError, match=rf"turn 0: {name} is '.*; expected 1 to 240 bytes"):
+                memory.add(**SALE | {name: value})
+        assert memory.spaces() == []
+
+
+def test_a_time_out_of_range_is_refused_as_text_and_as_datetime(place: Path) -> None:
+    with opened(place) as memory:
+        memory.add(**SALE)
+        for time in ("0001-01-01", datetime(1, 1, 1), datetime(3000, 1, 1, tzinfo=UTC)):
+            with pytest.raises(LocigraphError, match=r"time is '.*'; expected a time from 1000 to 2999"):
+                memory.recall("bike", space="ana", as_of=time)
+            with pytest.raises(LocigraphError, match=r"turn 0: time is '.*'; expected a time from 1000 to 2999"):
+                memory.add(**SALE | {"spoken_at": time})
 
 
 def test_the_same_turn_twice_is_one_and_other_words_under_its_id_are_refused(place: Path) -> None:
