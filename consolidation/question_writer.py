@@ -1,4 +1,4 @@
-"""Writes questions about facts with a language model, as training queries (``training.protocols.QuestionWriter``)."""
+"""Writes questions about facts with a language model, as training queries (see ``training.pseudo_questions``)."""
 
 from __future__ import annotations
 

@@ -24,18 +24,16 @@ from torch import Tensor
 from locigraph.gnn.features import Tensors
 from locigraph.gnn.losses import multi_positive_loss
 from locigraph.kg.schema import EPISODE, answer_types
-from locigraph.kg.snapshot import Snapshot
-from locigraph.kg.types import Question
 from locigraph.retrieval.errors import TextEncoderError
 from locigraph.retrieval.text.text_adapter import TextAdapter, add_adapter, read_adapter, save_adapter
 from locigraph.retrieval.text.text_encoder import load_model
 from locigraph.training.config import AdapterConfig, TrainerConfig
 from locigraph.training.errors import TrainingDataError, TrainingError
-from locigraph.training.examples import EpochDataModule
 from locigraph.training.identity import ADAPTER_ALGORITHM, RunIdentity, recorded_devices
-from locigraph.training.lightning_run import RankingModule, is_first_process, remove_resume_point, run_lightning
+from locigraph.training.lightning_run import RankingModule, is_first_process, run_lightning
 from locigraph.training.ranking_scores import inner_products
 from locigraph.training.snapshots import (
+    TrainingGraph,
     TrainingSet,
     graphs_of,
     questions_fingerprint,
@@ -69,43 +67,36 @@ class TextExample(Tensors):
 
     def parts(self, size: int) -> list[Self]:
         """Split the example into parts of at most ``size`` questions, each with all documents."""
+        slices = [slice(start, start + size) for start in range(0, len(self.questions), size)]
+        by_question = ("questions", "positive", "ignored")
         return [
-            dataclasses.replace(
-                self,
-                questions=self.questions[start : start + size],
-                positive=self.positive[start : start + size],
-                ignored=self.ignored[start : start + size],
-            )
-            for start in range(0, len(self.questions), size)
+            dataclasses.replace(self, **{name: getattr(self, name)[part] for name in by_question}) for part in slices
         ]
 
 
-def text_example(snapshot: Snapshot, questions: Sequence[Question], *, name: str, turn_before: bool) -> TextExample:
-    """Convert a space into texts; questions without evidence in the snapshot are left out.
+def text_example(graph: TrainingGraph, *, turn_before: bool) -> TextExample:
+    """Convert a space into texts; questions without evidence in the graph are left out.
 
     Args:
-        snapshot: The graph as of the questions' time; its embeddings are not used.
-        questions: Questions about this space.
-        name: Name of the example.
+        graph: The graph as of its questions' time, and the questions; its embeddings are not used.
         turn_before: Whether a turn is read together with the one before it.
     """
+    snapshot = graph.snapshot
     rows = snapshot.active_rows(answer_types()).tolist()
     texts = snapshot.embedded_texts(turn_before=turn_before)
     sources = [set(snapshot.turns_of[row]) for row in rows]
-    turns = torch.tensor([i for i, row in enumerate(rows) if snapshot.types[row] == EPISODE], dtype=torch.int64)
-    shape = (len(questions), len(rows))
-    positive, ignored = torch.zeros(shape, dtype=torch.bool), torch.zeros(shape, dtype=torch.bool)
-    for i, question in enumerate(questions):
+    positive, ignored = torch.zeros(2, len(graph.questions), len(rows), dtype=torch.bool)
+    for i, question in enumerate(graph.questions):
         evidence = set(question.evidence)
         for j, turn_ids in enumerate(sources):
             if turn_ids & evidence:
                 (positive if turn_ids <= evidence else ignored)[i, j] = True
     is_answered = positive.any(1)
     return TextExample(
-        name,
+        graph.name,
         tuple(texts[row] for row in rows),
-        turns,
-        tuple(q.text for q, is_asked in zip(questions, is_answered.tolist(), strict=True) if is_asked),
+        torch.tensor([i for i, row in enumerate(rows) if snapshot.types[row] == EPISODE], dtype=torch.int64),
+        tuple(q.text for q, keep in zip(graph.questions, is_answered.tolist(), strict=True) if keep),
         positive[is_answered],
         ignored[is_answered],
     )
@@ -160,8 +151,7 @@ class TextAdaptation(RankingModule):
             )
             features = {name: tensor.to(self.device) for name, tensor in tokens.items()}
             rows.append(self.encoder(features)["sentence_embedding"].float())
-        place = torch.empty(len(order), dtype=torch.int64)
-        place[torch.tensor(order)] = torch.arange(len(order))
+        place = torch.tensor(order).argsort()
         return F.normalize(torch.cat(rows), dim=1)[place.to(self.device)]
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # torch overloads it
@@ -221,11 +211,8 @@ def train_adapter(
     if trainer.compile:
         raise TrainingError("trainer.compile is for the graph network; leave it out to train an adapter")
     graphs = graphs_of(data)
-    examples = [
-        (text_example(g.snapshot, g.questions, name=g.name, turn_before=config.turn_before), g.is_training)
-        for g in graphs
-    ]
-    examples = [(example, is_training) for example, is_training in examples if example.questions]
+    made = [(text_example(graph, turn_before=config.turn_before), graph.is_training) for graph in graphs]
+    examples = [(example, is_training) for example, is_training in made if example.questions]
     if not any(is_training for _, is_training in examples):
         raise TrainingDataError("no training space has a question with evidence; the text encoder learns from these")
     identity = RunIdentity(
@@ -240,26 +227,25 @@ def train_adapter(
         questions=questions_fingerprint(graphs),
     )
     target = folder / "adapter"
-    if target.is_dir():
-        try:
-            done = read_adapter(target, base=model)
-            if done.details.get("identity") == identity.as_json():
-                return done
-        except TextEncoderError:
-            pass  # damaged, or of another text encoder: trained again below
+    try:
+        done = read_adapter(target, base=model)
+        if done.details.get("identity") == identity.as_json():
+            return done
+    except TextEncoderError:
+        pass  # missing, damaged, or of another text encoder: trained again below
     torch.manual_seed(seed)
     encoder = load_model(model, device="cpu")  # Lightning moves it
     add_adapter(encoder, rank=config.rank, dropout=config.dropout)
     encoder.train()  # it is loaded in evaluation mode
     steps = [part for example, is_training in examples if is_training for part in example.parts(config.questions)]
-    checks = [example for example, is_training in examples if not is_training]
-    module = TextAdaptation(encoder, config, examples=len(steps), seed=seed)
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"adapt-{identity.fingerprint}"
+    path = identity.resume_point(folder, "adapt")
     result = run_lightning(
-        module,
-        EpochDataModule(steps, checks, seed=seed),
+        TextAdaptation(encoder, config, examples=len(steps), seed=seed),
+        steps,
+        [example for example, is_training in examples if not is_training],
         trainer,
+        seed=seed,
         epochs=config.epochs,
         patience=config.patience,
         ema_decay=0.0,  # the learning rate falls to 0 instead
@@ -272,7 +258,7 @@ def train_adapter(
     if is_first_process():
         recorded = {**details, "identity": identity.as_json(), "validation": result}
         save_adapter(encoder, target, base=model, details=recorded, seen=seen_texts_of(graphs))
-        remove_resume_point(path)
+        path.unlink(missing_ok=True)
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.barrier()  # the other processes read what the first one has written
     return read_adapter(target, base=model)

@@ -1,30 +1,24 @@
-"""Spaces as training examples, and the Lightning data module that serves them."""
+"""Spaces as training examples."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Generic, Protocol, Self, TypeVar
 
-import lightning as L  # noqa: N812  (the name Lightning's own documentation uses)
-import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Sampler
 
 from locigraph.gnn.features import GraphInputs, Tensors, graph_inputs
 from locigraph.gnn.query import query_features
 from locigraph.gnn.relations import network_relations
 from locigraph.kg.embedded_text import TextEncoder
-from locigraph.kg.snapshot import Snapshot
-from locigraph.kg.types import Question, TurnId
+from locigraph.kg.types import TurnId
 from locigraph.training.checkpoint import features_of
 from locigraph.training.config import ModelConfig
-from locigraph.training.protocols import QuestionWriter
-from locigraph.training.pseudo_questions import pseudo_questions
+from locigraph.training.pseudo_questions import QuestionWriter, pseudo_questions
 from locigraph.training.ranking_scores import answers
+from locigraph.training.snapshots import TrainingGraph
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,28 +43,21 @@ class SpaceExample(Tensors):
 
 
 def make_example(
-    snapshot: Snapshot,
-    questions: Sequence[Question],
-    *,
-    model: ModelConfig,
-    encoder: TextEncoder,
-    writer: QuestionWriter | None = None,
-    name: str | None = None,
+    graph: TrainingGraph, *, model: ModelConfig, encoder: TextEncoder, writer: QuestionWriter | None = None
 ) -> SpaceExample:
     """Convert a space into tensors.
 
     Args:
-        snapshot: The graph as of the questions' time, with embeddings.
-        questions: Questions about this space; those without evidence in the snapshot are left out.
+        graph: The graph as of its questions' time, with embeddings, and the questions; those without evidence in the
+            graph are left out.
         model: Widths of the features, and the relations to leave out.
         encoder: Text encoder.
-        writer: Turns facts and events into pseudo-questions; None for no pseudo-questions.
-        name: Name of the example; None for the name of the space.
+        writer: Turns the facts and events of a training space into pseudo-questions; None for no pseudo-questions.
     """
+    snapshot = graph.snapshot
     sketch, context = features_of(model)
     inputs = graph_inputs(snapshot, sketch, context, network_relations(model.excluded_relations))
-    rows = inputs.rows[: inputs.num_turns].tolist()
-    turn_ids = [snapshot.turns_of[row][0] for row in rows]
+    turn_ids = [snapshot.turns_of[row][0] for row in inputs.rows[: inputs.num_turns].tolist()]
 
     def encoded(
         asked: Sequence[tuple[str, Sequence[TurnId], datetime | None]],
@@ -80,97 +67,11 @@ def make_example(
         known = [(text, time) for (text, _, time), keep in zip(asked, is_answered.tolist(), strict=True) if keep]
         if not known:
             return None, positive[is_answered]
-        texts = [text for text, _ in known]
-        features = query_features(texts, encoder.encode(texts), sketch, context, asked_at=[time for _, time in known])
+        texts, times = zip(*known, strict=True)
+        features = query_features(texts, encoder.encode(texts), sketch, context, asked_at=times)
         return torch.from_numpy(features), positive[is_answered]
 
-    own, positive = encoded([(q.text, q.evidence, q.asked_at) for q in questions])
-    written = [] if writer is None else pseudo_questions(snapshot, writer)
+    questions, positive = encoded([(q.text, q.evidence, q.asked_at) for q in graph.questions])
+    written = pseudo_questions(snapshot, writer) if writer is not None and graph.is_training else []
     pseudo, pseudo_positive = encoded([(text, turns, None) for text, turns in written])
-    return SpaceExample(name or str(snapshot.space), inputs, own, positive, pseudo, pseudo_positive)
-
-
-class _EpochSampler(Sampler[int]):
-    """Shuffles depending on seed and epoch only, so that a resumed run sees the same order.
-
-    It calls ``epoch`` for the epoch, since Lightning iterates the sampler of a resumed run before calling
-    ``set_epoch``. Each of n processes takes every n-th example of one common order; if the number of examples is not a
-    multiple of n, the order wraps around.
-    """
-
-    def __init__(self, count: int, seed: int, epoch: Callable[[], int], *, rank: int = 0, processes: int = 1) -> None:
-        self._count, self._seed, self._epoch = count, seed, epoch
-        self._rank, self._processes = rank, processes
-
-    def __len__(self) -> int:
-        return math.ceil(self._count / self._processes)
-
-    def __iter__(self) -> Iterator[int]:
-        order = np.random.default_rng([self._seed, self._epoch()]).permutation(self._count)
-        return iter(np.resize(order, len(self) * self._processes)[self._rank :: self._processes].tolist())
-
-
-class Example(Protocol):
-    """The data of one training step: a space, or a part of one."""
-
-    @property
-    def name(self) -> str:
-        """Name of the space, or of a view of it."""
-
-    def to(self, device: torch.device | str) -> Self:
-        """The same example on a device."""
-
-
-E = TypeVar("E", bound=Example)
-
-
-class EpochDataModule(L.LightningDataModule, Generic[E]):
-    """Serves one example per step, in an order that depends on the seed and the epoch.
-
-    Args:
-        train: Examples to learn from; for a graph network whole spaces, since no edge joins two spaces.
-        validation: Examples whose questions decide when to stop.
-        seed: Random seed of the order.
-    """
-
-    def __init__(self, train: Sequence[E], validation: Sequence[E], *, seed: int) -> None:
-        super().__init__()
-        self.train = list(train)
-        self.validation = list(validation)
-        self._seed = seed
-
-    def train_dataloader(self) -> DataLoader[E]:
-        """Training examples, shuffled by epoch."""
-        trainer = self.trainer
-        place = {} if trainer is None else {"rank": trainer.global_rank, "processes": trainer.world_size}
-        sampler = _EpochSampler(len(self.train), self._seed, self._epochs_done, **place)
-        # A loader draws a random number each time it starts, and a resumed run starts it at another point. A generator
-        # of its own keeps this from changing torch's global generator, which dropout uses.
-        return DataLoader(
-            self.train,  # type: ignore[arg-type]  # a list is a dataset
-            batch_size=None,
-            sampler=sampler,
-            generator=torch.Generator(),
-        )
-
-    def _epochs_done(self) -> int:
-        # ``trainer.current_epoch`` is not yet up to date when a resumed run asks for its order.
-        if self.trainer is None:
-            return 0
-        # Lightning annotates ``current`` with a base class that has no ``processed``.
-        return int(self.trainer.fit_loop.epoch_progress.current.processed)  # type: ignore[attr-defined]
-
-    def val_dataloader(self) -> DataLoader[E] | list[DataLoader[E]]:
-        """Validation examples in a fixed order, all of them in every process; an empty list if there are none."""
-        if not self.validation:
-            return []
-        return DataLoader(
-            self.validation,  # type: ignore[arg-type]  # as above
-            batch_size=None,
-            shuffle=False,
-            generator=torch.Generator(),
-        )
-
-    def transfer_batch_to_device(self, batch: E, device: torch.device, dataloader_idx: int) -> E:
-        """Move an example to a device; Lightning does not know how to move our dataclasses."""
-        return batch.to(device)
+    return SpaceExample(graph.name, inputs, questions, positive, pseudo, pseudo_positive)

@@ -21,8 +21,7 @@ from locigraph.retrieval.text.text_adapter import TextAdapter
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.config import Settings, TrainerConfig
 from locigraph.training.errors import TrainingError
-from locigraph.training.protocols import QuestionWriter
-from locigraph.training.pseudo_questions import RULES
+from locigraph.training.pseudo_questions import RULES, QuestionWriter
 from locigraph.training.snapshots import TrainingSet, graphs_of, seen_texts_of
 
 

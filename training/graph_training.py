@@ -17,17 +17,15 @@ from locigraph.kg.embedded_text import TextEncoder
 from locigraph.training.checkpoint import Checkpoint, load_checkpoint
 from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
 from locigraph.training.errors import CheckpointError, TrainingDataError
-from locigraph.training.examples import EpochDataModule, SpaceExample, make_example
+from locigraph.training.examples import SpaceExample, make_example
 from locigraph.training.fusion import fusion_details
 from locigraph.training.identity import CHECKPOINT_ALGORITHM, RunIdentity, recorded_devices
-from locigraph.training.lightning_run import RankingModule, is_first_process, remove_resume_point, run_lightning
+from locigraph.training.lightning_run import RankingModule, is_first_process, run_lightning
 from locigraph.training.network import GraphRetrieval, weights_of
 from locigraph.training.objectives import LOSSES, Scorer, require_known_names
-from locigraph.training.protocols import QuestionWriter
-from locigraph.training.pseudo_questions import RULES
+from locigraph.training.pseudo_questions import RULES, QuestionWriter
 from locigraph.training.ranking_scores import inner_products
 from locigraph.training.snapshots import (
-    TrainingGraph,
     TrainingSet,
     graphs_of,
     questions_fingerprint,
@@ -147,7 +145,10 @@ def train_checkpoint(
     training = settings.training
     require_known_names(settings)
     graphs = graphs_of(data)
-    _require_something_to_learn(graphs, training)
+    if not any(graph.is_training for graph in graphs):
+        raise TrainingDataError("there is no space to train on; name a corpus with questions")
+    if training.epochs and not any(graph.questions for graph in graphs if graph.is_training):
+        raise TrainingDataError("no training space has a question with evidence; fine-tuning needs some")
     asks = bool(training.pretrain_epochs) and any(
         weight and LOSSES[loss].asks for loss, weight in training.pretrain_losses.items()
     )
@@ -163,30 +164,28 @@ def train_checkpoint(
         questions=questions_fingerprint(graphs),
         writer=writer.name if asks else None,
     )
-    finished = _finished(folder / "checkpoint", identity)
-    if finished is not None:
-        return finished
+    try:
+        done = load_checkpoint(folder / "checkpoint", text_encoder=encoder.model_id)
+        if done.details.get("identity") == identity.as_json():
+            return done
+    except CheckpointError:
+        pass  # missing, damaged, or written by an older version: trained again below
     begun = time.monotonic()
     fusion = fusion_details(data, encoder) if with_fusion else {}
     started += time.monotonic() - begun  # not counted as training time of the network
-    examples = [
-        make_example(
-            graph.snapshot,
-            graph.questions,
-            model=settings.model,
-            encoder=encoder,
-            writer=writer if asks and graph.is_training else None,
-            name=graph.name,
-        )
-        for graph in graphs
-    ]
+    train, validation = (
+        [
+            make_example(graph, model=settings.model, encoder=encoder, writer=writer if asks else None)
+            for graph in graphs
+            if graph.is_training == is_training
+        ]
+        for is_training in (True, False)
+    )
     text_dim = graphs[0].snapshot.embeddings.shape[1]
     # Whatever the seed, so that the weights of several trainings can be averaged; each epoch draws from the seed.
     torch.manual_seed(0)
     network = GraphRetrieval(settings.model, text_dim=text_dim)
     folder.mkdir(parents=True, exist_ok=True)
-    # The names contain the fingerprint, so that a resume point of another configuration is never used.
-    paths = {stage: folder / f"{stage}-{identity.fingerprint}" for stage in STAGES}
     stages: dict[str, dict[str, float]] = {}
     for number, (stage, epochs) in enumerate(zip(STAGES, (training.pretrain_epochs, training.epochs), strict=True)):
         if not epochs:
@@ -199,55 +198,26 @@ def train_checkpoint(
         losses = training.pretrain_losses if stage == "pretrain" else None
         stages[stage] = run_lightning(
             GraphTraining(network, training, losses, seed=stage_seed),
-            EpochDataModule(
-                [e for e, graph in zip(examples, graphs, strict=True) if graph.is_training],
-                [e for e, graph in zip(examples, graphs, strict=True) if not graph.is_training],
-                seed=stage_seed,
-            ),
+            train,
+            validation,
             trainer,
+            seed=stage_seed,
             epochs=epochs,
             patience=training.patience,
             ema_decay=training.ema_decay,
             gradient_clip=training.gradient_clip,
-            path=paths[stage],
+            path=identity.resume_point(folder, stage),
             name=name,
             group=experiment or folder.name,
             logged={**asdict(settings), "seed": seed, "text_encoder": encoder.model_id},
         )
+    recorded = {**details, **fusion, "identity": identity.as_json(), "stages": stages}
+    recorded["seconds"] = round(time.monotonic() - started, 1)
     checkpoint = Checkpoint(
-        weights_of(network),
-        settings.model,
-        encoder.model_id,
-        text_dim,
-        {
-            **details,
-            **fusion,
-            "identity": identity.as_json(),
-            "stages": stages,
-            "seconds": round(time.monotonic() - started, 1),
-        },
-        seen_texts_of(graphs),
+        weights_of(network), settings.model, encoder.model_id, text_dim, recorded, seen_texts_of(graphs)
     )
     if is_first_process():  # with several devices, every process gets here
         checkpoint.save(folder / "checkpoint")
-        for path in paths.values():  # no longer needed, and larger than the checkpoint
-            remove_resume_point(path)
+        for stage in STAGES:  # no longer needed, and larger than the checkpoint
+            identity.resume_point(folder, stage).unlink(missing_ok=True)
     return checkpoint
-
-
-def _require_something_to_learn(graphs: Sequence[TrainingGraph], training: TrainingConfig) -> None:
-    if not any(graph.is_training for graph in graphs):
-        raise TrainingDataError("there is no space to train on; name a corpus with questions")
-    if training.epochs and not any(graph.questions for graph in graphs if graph.is_training):
-        raise TrainingDataError("no training space has a question with evidence; fine-tuning needs some")
-
-
-def _finished(folder: Path, identity: RunIdentity) -> Checkpoint | None:
-    """The checkpoint of a finished training of the same identity; None when there is none."""
-    if not folder.is_dir():
-        return None
-    try:
-        done = load_checkpoint(folder, text_encoder=identity.text_encoder)
-    except CheckpointError:  # written by an older version, or damaged: train again
-        return None
-    return done if done.details.get("identity") == identity.as_json() else None

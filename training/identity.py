@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from locigraph.training.config import TrainerConfig
@@ -54,8 +55,12 @@ class RunIdentity:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the identity, 12 hexadecimal digits; part of the names of the training's resume points."""
+        """Hash of the identity, 12 hexadecimal digits."""
         return hashlib.sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()[:12]
+
+    def resume_point(self, folder: Path, stage: str) -> Path:
+        """File of a stage's resume point; its name has the fingerprint, so that only this training resumes from it."""
+        return folder / f"{stage}-{self.fingerprint}.ckpt"
 
 
 def recorded_devices(trainer: TrainerConfig) -> int | str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Protocol
 
 from locigraph.kg.schema import fact_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import TurnId
-from locigraph.training.protocols import QuestionWriter
 
 _DATE_SUFFIX = re.compile(r"(?<!\s)\s*\([^()]*\d{4}\)\s*$")  # lookbehind: else quadratic on blanks
 _PREFIX = re.compile(r"^(\w+): ")
@@ -20,13 +20,21 @@ _STATEMENT = re.compile(
 _AUXILIARY = frozenset({"is", "was", "are", "were", "has", "had", "will", "would", "can"})
 
 
-def pseudo_questions(snapshot: Snapshot, writer: QuestionWriter) -> list[tuple[str, tuple[TurnId, ...]]]:
-    """Questions about the facts and events of a space, each with the turns that the fact or event came from.
+class QuestionWriter(Protocol):
+    """Turns statements into questions that they answer."""
 
-    Args:
-        snapshot: The space.
-        writer: Turns statements into questions.
-    """
+    @property
+    def name(self) -> str:
+        """Identifies the writer and everything that affects what it writes; part of a training's identity."""
+        ...
+
+    def write(self, statements: Sequence[str]) -> list[list[str]]:
+        """The questions that each statement answers; an empty list for a statement about which none can be asked."""
+        ...
+
+
+def pseudo_questions(snapshot: Snapshot, writer: QuestionWriter) -> list[tuple[str, tuple[TurnId, ...]]]:
+    """Questions about the facts and events of a space, each with the turns that the fact or event came from."""
     rows = [row for row in snapshot.active_rows(fact_types()).tolist() if snapshot.turns_of[row]]
     written = writer.write([snapshot.descriptions[row] for row in rows])
     return [(text, snapshot.turns_of[row]) for texts, row in zip(written, rows, strict=True) for text in texts]

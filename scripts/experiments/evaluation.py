@@ -36,7 +36,7 @@ from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.config import Settings, TrainerConfig
 from locigraph.training.folds import FoldTrainer, seen_by
 from locigraph.training.fusion import SignalReader
-from locigraph.training.protocols import QuestionWriter
+from locigraph.training.pseudo_questions import QuestionWriter
 
 
 @dataclass

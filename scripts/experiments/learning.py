@@ -21,8 +21,7 @@ from locigraph.scripts.assembly.settings import EncoderSettings, GraphSettings, 
 from locigraph.scripts.experiments import provenance
 from locigraph.training.config import ModelConfig, Settings, TrainerConfig, TrainingConfig, changed
 from locigraph.training.folds import FoldTrainer
-from locigraph.training.protocols import QuestionWriter
-from locigraph.training.pseudo_questions import RULES
+from locigraph.training.pseudo_questions import RULES, QuestionWriter
 from locigraph.training.snapshots import TrainingSet
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question, SpaceId, TurnId
 from locigraph.kg.views import Views
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
@@ -17,7 +19,7 @@ from locigraph.training.config import AdapterConfig
 from locigraph.training.errors import TrainingDataError, TrainingError
 from locigraph.training.identity import ADAPTER_ALGORITHM
 from locigraph.training.lightning_run import ResumePoint
-from locigraph.training.snapshots import TrainingSet
+from locigraph.training.snapshots import TrainingGraph, TrainingSet
 from tests.fakes import SPACE, make_turns
 from tests.fakes_graph import CPU, Extra, make_snapshot, planted_space
 from tests.fakes_models import tiny_text_encoder
@@ -42,6 +44,10 @@ def trained(base: str, folder: Path, config: AdapterConfig = CONFIG, **changes: 
     return train_adapter([data], config, CPU, model=base, folder=folder, seed=0, details={"commit": "c"})
 
 
+def example_of(snapshot: Snapshot, questions: Sequence[Question], *, turn_before: bool = True) -> TextExample:
+    return text_example(TrainingGraph("space", snapshot, tuple(questions), True), turn_before=turn_before)
+
+
 def test_turns_facts_and_events_answer_what_their_only_turn_answers() -> None:
     turns = make_turns(["Ann came", "Ben left", "Cat slept"])
     extras = [
@@ -55,7 +61,7 @@ def test_turns_facts_and_events_answer_what_their_only_turn_answers() -> None:
         Question(SPACE, "q2", "Who met?", "1", (turns[0].turn_id, turns[1].turn_id)),
         Question(SPACE, "q3", "Who knows?", "1", (TurnId("elsewhere"),)),
     ]
-    example = text_example(make_snapshot(turns, extras), asked, name="space", turn_before=False)
+    example = example_of(make_snapshot(turns, extras), asked, turn_before=False)
     assert example.documents == (
         *(t.utterance for t in turns), "Ann is here", "Ann and Ben met", "Cat is asleep",
     )  # fmt: skip
@@ -70,14 +76,14 @@ def test_a_turn_is_read_with_the_one_before_it_where_the_adapter_reads_both() ->
     turns = make_turns(["Who came?", "Ann"])
     asked = [Question(SPACE, "q1", "Who?", "1", (turns[1].turn_id,))]
     snapshot = make_snapshot(turns, [Extra("knowledge_node", "Ann came", (1,))])
-    example = text_example(snapshot, asked, name="space", turn_before=True)
+    example = example_of(snapshot, asked)
     first, second = (turn.utterance for turn in turns)
     assert example.documents == (first, f"{second}\n(in reply to {first})", "Ann came")
 
 
 def test_a_space_is_dealt_out_in_parts_of_its_questions() -> None:
     snapshot, questions = SPACES[DATA.questions[0].space]
-    example = text_example(snapshot, questions, name="space", turn_before=True)
+    example = example_of(snapshot, questions)
     parts = example.parts(4)
     assert [len(part.questions) for part in parts] == [4, 2]
     assert [q for part in parts for q in part.questions] == list(example.questions)
@@ -112,7 +118,7 @@ def test_what_it_learns_holds_for_a_conversation_it_has_not_seen(base: str, tmp_
     assert made.details["validation"] == {"best_epoch": -1}
     assert made.spaces == {"planted1", "planted2"}
     snapshot, questions = SPACES[SpaceId("planted3")]
-    example = text_example(snapshot, questions, name="space", turn_before=True)
+    example = example_of(snapshot, questions)
     rows = example.positive & ~torch.tensor([i in example.turns for i in range(len(example.documents))])
 
     def margin(adapter: Path | None) -> float:
@@ -202,7 +208,7 @@ def golden_cosines(base: str, folder: Path) -> list[float]:
     made = trained(base, folder)
     encoder = CachedTextEncoder(base, cache=folder / "cache.sqlite", adapter=made.folder, device="cpu")
     snapshot, questions = SPACES[SpaceId("planted1")]
-    documents = text_example(snapshot, questions, name="space", turn_before=True).documents[6:10]
+    documents = example_of(snapshot, questions).documents[6:10]
     cosines = encoder.encode([q.text for q in questions[:2]]) @ encoder.encode(documents).T
     return [float(value) for value in cosines.flatten()]
 

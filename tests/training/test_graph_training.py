@@ -19,14 +19,14 @@ from locigraph.training import graph_training
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.config import Settings, TrainingConfig, changed
 from locigraph.training.errors import TrainingDataError
-from locigraph.training.examples import EpochDataModule, SpaceExample, make_example
+from locigraph.training.examples import SpaceExample, make_example
 from locigraph.training.fusion import DETAIL, SignalReader, fusion_of, learn_fusion
 from locigraph.training.graph_training import GraphTraining
 from locigraph.training.lightning_run import run_lightning
 from locigraph.training.network import GraphRetrieval
 from locigraph.training.objectives import LOSSES
 from locigraph.training.pseudo_questions import RULES
-from locigraph.training.snapshots import TrainingSet
+from locigraph.training.snapshots import TrainingGraph, TrainingSet
 from tests.fakes import FakeEncoder, UnusedEncoder, make_turns
 from tests.fakes_graph import CPU, SMALL_MODEL, TEXT_DIM, make_snapshot, planted_space, small_settings
 from tests.training.planted import ENCODER, QUESTIONS, VIEWS, made_of
@@ -36,9 +36,8 @@ BOTH_SIDES = TrainingSet(QUESTIONS, ("planted1", "planted2"), ("planted3",), VIE
 
 def example(number: int = 1, *, things: int = 6) -> SpaceExample:
     snapshot, questions = planted_space(number, things=things)
-    return make_example(
-        snapshot, questions, model=SMALL_MODEL, encoder=FakeEncoder(TEXT_DIM), writer=RULES, name=f"space {number}"
-    )
+    graph = TrainingGraph(f"space {number}", snapshot, tuple(questions), is_training=True)
+    return make_example(graph, model=SMALL_MODEL, encoder=FakeEncoder(TEXT_DIM), writer=RULES)
 
 
 def network(encoder: str = "hgt") -> GraphRetrieval:
@@ -428,13 +427,15 @@ def loss_of(trained: GraphRetrieval, held: SpaceExample) -> float:
 def learn(trained: GraphRetrieval, folder: Path, train: Sequence[SpaceExample], config: TrainingConfig) -> None:
     run_lightning(
         GraphTraining(trained.train(), config, None, seed=0),
-        EpochDataModule(train, [], seed=0),
+        train,
+        [],
         CPU,
+        seed=0,
         epochs=config.epochs,
         patience=config.patience,
         ema_decay=config.ema_decay,
         gradient_clip=config.gradient_clip,
-        path=folder / "finetune-0",
+        path=folder / "finetune-0.ckpt",
         name="train",
         group="tests",
         logged={},

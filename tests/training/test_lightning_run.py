@@ -17,8 +17,13 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from locigraph.training import lightning_run
 from locigraph.training.config import TrainerConfig
 from locigraph.training.errors import TrainingError
-from locigraph.training.examples import EpochDataModule
-from locigraph.training.lightning_run import AverageAndStop, is_first_process, remove_resume_point, run_lightning
+from locigraph.training.lightning_run import (
+    AverageAndStop,
+    EpochSampler,
+    is_first_process,
+    one_by_one,
+    run_lightning,
+)
 from locigraph.training.snapshots import TrainingSet
 from tests.fakes_graph import CPU, small_settings
 from tests.faults.damage import hurt
@@ -108,13 +113,15 @@ class Run:
         train = [Number("a", 1.0, self.fuse, self.stop), Number("b", 2.0)]
         result = run_lightning(
             module,
-            EpochDataModule(train, [Number("c", 1.5)] if self.validate else [], seed=0),
+            train,
+            [Number("c", 1.5)] if self.validate else [],
             self.trainer,
+            seed=0,
             epochs=self.epochs,
             patience=self.patience,
             ema_decay=self.ema_decay,
             gradient_clip=self.gradient_clip,
-            path=folder / f"{self.stage}-0123",
+            path=folder / f"{self.stage}-0123.ckpt",
             name="train",
             group="tests",
             logged=self.logged,
@@ -146,7 +153,7 @@ class OneNumber(L.LightningModule):
 def test_the_running_average_is_what_is_validated_and_kept() -> None:
     module, callback = OneNumber(), AverageAndStop(ema_decay=0.5, patience=9)
     metrics: dict[str, Any] = {"val/score": torch.tensor(1.0)}
-    trainer: Any = SimpleNamespace(sanity_checking=False, callback_metrics=metrics, current_epoch=0, should_stop=False)
+    trainer: Any = SimpleNamespace(callback_metrics=metrics, current_epoch=0, should_stop=False)
     for value in (0.0, 8.0):
         with torch.no_grad():
             module.number.fill_(value)
@@ -250,7 +257,7 @@ def test_a_training_that_a_scheduler_stops_does_not_end_as_if_it_were_finished(w
 def test_a_half_written_resume_point_is_not_taken_up(whole: Ran, tmp_path: Path) -> None:
     with pytest.raises(PowerCut):
         Run(fuse=3)(tmp_path / "cut")
-    (tmp_path / "cut" / "finetune-0123.part").write_bytes(b"half")
+    (tmp_path / "cut" / "finetune-0123.ckpt.part").write_bytes(b"half")
     assert Run()(tmp_path / "cut").guess == whole.guess
 
 
@@ -304,13 +311,38 @@ def test_a_run_that_stopped_early_is_not_trained_further_when_taken_up(tmp_path:
     assert (again.guess, again.result) == (whole.guess, whole.result)
 
 
-def test_the_resume_points_of_other_stages_and_settings_stay(tmp_path: Path) -> None:
-    names = ["finetune-aaa.ckpt", "finetune-bbb.ckpt", "pretrain-ccc.ckpt", "mine.ckpt", "finetune.txt"]
-    for name in names:
-        (tmp_path / name).touch()
-    for _ in range(2):
-        remove_resume_point(tmp_path / "finetune-aaa")
-        assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[1:])
+# --- the order of the examples -----------------------------------------------------------------------------------
+
+
+def place(*, rank: int = 0, processes: int = 1, epoch: int = 0) -> Any:
+    """What an order depends on, besides its seed."""
+    progress = SimpleNamespace(current=SimpleNamespace(processed=epoch))
+    return SimpleNamespace(global_rank=rank, world_size=processes, fit_loop=SimpleNamespace(epoch_progress=progress))
+
+
+def test_every_example_is_dealt_once_an_epoch_in_an_order_of_seed_and_epoch() -> None:
+    names = [f"s{i}" for i in range(8)]
+    dealt = [((0, 0), names), ((0, 0), names), ((1, 0), names), ((0, 1), names)]
+    orders = [list(one_by_one(names, EpochSampler(8, seed, place(epoch=epoch)))) for (seed, epoch), names in dealt]
+    assert sorted(orders[0]) == names
+    assert orders[0] == orders[1]
+    assert orders[0] not in orders[2:]
+    assert list(one_by_one(["z", "b"])) == ["z", "b"]
+
+
+def test_processes_share_out_the_training_examples() -> None:
+    loaders = [one_by_one(range(5), EpochSampler(5, 3, place(rank=rank, processes=2))) for rank in range(2)]
+    dealt = [list(loader) for loader in loaders]
+    assert [len(each) for each in dealt] == [len(loader) for loader in loaders] == [3, 3]  # as many steps
+    assert {*dealt[0], *dealt[1]} == set(range(5))
+
+
+def test_dealing_out_takes_no_number_from_torchs_own_generator() -> None:
+    torch.manual_seed(0)
+    expected = torch.rand(1)
+    torch.manual_seed(0)
+    list(one_by_one("ab", EpochSampler(2, 0, place()))), list(one_by_one("c"))
+    assert torch.equal(torch.rand(1), expected)
 
 
 # --- devices -----------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from locigraph.training.objectives import (
     two_views_loss,
 )
 from locigraph.training.pseudo_questions import RULES
-from locigraph.training.snapshots import TrainingSet
+from locigraph.training.snapshots import TrainingGraph, TrainingSet
 from tests.fakes import FakeEncoder, UnusedEncoder, make_turns
 from tests.fakes_graph import SMALL_MODEL, TEXT_DIM, Extra, make_snapshot, small_settings
 from tests.training.planted import QUESTIONS, made_of
@@ -56,7 +56,9 @@ def example(lines: Sequence[str] | None = None) -> SpaceExample:
     lines = lines or [f"I kept the {word} and that one again" for word in WORDS]
     turns = make_turns(*(lines[i : i + 3] for i in range(0, len(lines), 3)))
     snapshot = make_snapshot(turns, EXTRAS, EDGES) if len(lines) == TURNS else make_snapshot(turns)
-    return make_example(snapshot, [], model=SMALL_MODEL, encoder=FakeEncoder(TEXT_DIM), writer=RULES)
+    return make_example(
+        TrainingGraph("space", snapshot, (), True), model=SMALL_MODEL, encoder=FakeEncoder(TEXT_DIM), writer=RULES
+    )
 
 
 EXAMPLE = example()
