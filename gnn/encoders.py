@@ -1,4 +1,4 @@
-"""Graph encoders, which encode each turn of a graph as one vector, and the table of all encoders.
+"""Encoders: of each turn of a graph as one vector, with a table of these graph encoders, and of questions.
 
 A vector is the concatenation ``text | lexical | context | bias``. Each of the first three, the content blocks, is a
 weighted sum of the turn's own features and those of its neighbours, without a learnt projection:
@@ -28,8 +28,10 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
@@ -48,6 +50,9 @@ EDGE_FEATURES = 3 + 2 * _NUM_TRAITS
 _MEAN_SIMILARITY = 0.3
 # Divides the attention logits. Without it, attention would learn too slowly at the learning rate that suits ``mixing``.
 _TEMPERATURE = 0.1
+# Compensates for the scaling down of the documents' sketches, which carry the IDF.
+_LEXICAL_START = 5.0
+_SPEAKER_START, _DATE_START = 0.1, 0.1
 
 
 @dataclass(frozen=True)
@@ -101,8 +106,14 @@ class GraphEncoder(nn.Module):
 
     Args:
         config: Sizes, and the relations to leave out.
+
+    Attributes:
+        name: The name by which users choose the encoder.
+        description: For help texts and reports.
     """
 
+    name: ClassVar[str]
+    description: ClassVar[str]
     block_mask: Tensor
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -112,13 +123,12 @@ class GraphEncoder(nn.Module):
         self.own = nn.Parameter(torch.tensor(_OWN))
         self.own_traits = nn.Parameter(torch.zeros(_NUM_TRAITS, len(_OWN)))
         self.bias_traits = nn.Parameter(torch.zeros(_NUM_TRAITS, 1))
-        start = [relation.start for relation in self.relations]
-        weights = torch.tensor([[weight or 0.0 for weight in row] for row in start])
-        self.prior = nn.Parameter(weights.reshape(len(start), len(BLOCKS)))
+        rows = [[math.nan if weight is None else weight for weight in row.start] for row in self.relations]
+        start = torch.tensor(rows).reshape(len(rows), len(BLOCKS))
+        self.prior = nn.Parameter(start.nan_to_num())
         # Which blocks each relation passes on, [relations, 3]. The table determines it, so it is not saved.
-        mask = torch.tensor([[float(weight is not None) for weight in row] for row in start])
-        self.register_buffer("block_mask", mask.reshape(len(start), len(BLOCKS)), persistent=False)
-        self.edge_features = nn.Parameter(torch.zeros(len(start), EDGE_FEATURES, len(BLOCKS)))
+        self.register_buffer("block_mask", (~start.isnan()).float(), persistent=False)
+        self.edge_features = nn.Parameter(torch.zeros(len(rows), EDGE_FEATURES, len(BLOCKS)))
 
     def edge_logits(self, inputs: GraphInputs, traits: Tensor) -> Tensor:
         """Edge logits (see the module's docstring), one per content block, [edges, 3]; 0 before training.
@@ -144,7 +154,10 @@ class GraphEncoder(nn.Module):
         Raises:
             GraphError: If the width of a feature is not the one the encoder was made for.
         """
-        self._check(inputs)
+        for name in ("text", "lexical", "context"):
+            given, width = getattr(inputs, name).shape[1], getattr(self.config, f"{name}_dim")
+            if given != width:
+                raise GraphError(f"{name} features have width {given} but the encoder was made for {width}")
         turns = inputs.num_turns
         traits = self.traits(inputs)
         own = torch.cat([self.own + traits[:turns] @ self.own_traits, traits.new_ones(turns, 1)], dim=1)
@@ -169,16 +182,12 @@ class GraphEncoder(nn.Module):
         count = count.index_add(0, target, torch.ones_like(target, dtype=count.dtype))
         return torch.cat([inputs.traits, torch.stack([(count > 0).to(count), torch.log1p(count)], dim=1)], dim=1)
 
-    def _check(self, inputs: GraphInputs) -> None:
-        config = self.config
-        for name in ("text", "lexical", "context"):
-            given, width = getattr(inputs, name).shape[1], getattr(config, f"{name}_dim")
-            if given != width:
-                raise GraphError(f"{name} features have width {given} but the encoder was made for {width}")
-
 
 class MixingEncoder(GraphEncoder):
     """Relation mixing: each edge's features raise or lower its weight. The ablation of ``hgt`` without attention."""
+
+    name = "mixing"
+    description = "relation mixing without attention: edge features weigh each neighbour"
 
     def edge_weights(self, inputs: GraphInputs, logits: Tensor) -> Tensor:
         """(prior + logit) / number of the turn's neighbours by the same relation, [edges, 3]."""
@@ -188,11 +197,10 @@ class MixingEncoder(GraphEncoder):
 
 
 class HGTEncoder(GraphEncoder):
-    """Heterogeneous Graph Transformer whose values are the content blocks themselves.
+    """Heterogeneous Graph Transformer whose values are the content blocks themselves."""
 
-    Args:
-        config: Sizes, and the relations to leave out.
-    """
+    name = "hgt"
+    description = "Heterogeneous Graph Transformer: typed attention weighs each neighbour"
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
@@ -236,22 +244,27 @@ class HGTEncoder(GraphEncoder):
         return exponential / (zero + torch.zeros_like(largest).index_add(0, segment, exponential))[segment]
 
 
-@dataclass(frozen=True)
-class EncoderRow:
-    """A graph encoder that can be chosen; ``description`` is for help texts and reports."""
-
-    name: str
-    make: Callable[[EncoderConfig], GraphEncoder]
-    description: str
+GRAPH_ENCODERS: Table[type[GraphEncoder]] = Table("graph encoder", [HGTEncoder, MixingEncoder])
 
 
-GRAPH_ENCODERS: Table[EncoderRow] = Table(
-    "graph encoder",
-    [
-        EncoderRow("hgt", HGTEncoder, "Heterogeneous Graph Transformer: typed attention weighs each neighbour"),
-        EncoderRow("mixing", MixingEncoder, "relation mixing without attention: edge features weigh each neighbour"),
-    ],
-)
+class QueryEncoder(nn.Module):
+    """Multiplies a question's lexical, speaker and date blocks by one learnt weight each; text and bias stay unchanged.
+
+    Args:
+        widths: Widths of the blocks ``text | lexical | speaker | date | 1``; see ``gnn.query.query_widths``.
+    """
+
+    def __init__(self, widths: Sequence[int]) -> None:
+        super().__init__()
+        self.widths = list(widths)
+        self.lexical_weight = nn.Parameter(torch.tensor(_LEXICAL_START))
+        self.context_weight = nn.Parameter(torch.tensor([_SPEAKER_START, _DATE_START]))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Weight the features that ``gnn.query.query_features`` returns, [questions, vector_dim]."""
+        text, lexical, speaker, date, one = torch.split(features, self.widths, dim=1)
+        weighted = self.lexical_weight * lexical, self.context_weight[0] * speaker, self.context_weight[1] * date
+        return torch.cat([text, *weighted, one], dim=1)
 
 
 def _segments(inputs: GraphInputs, relations: int) -> tuple[Tensor, int]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from locigraph.gnn.errors import GraphError
-from locigraph.gnn.relations import NetworkRelation, network_relations
+from locigraph.gnn.relations import NetworkRelation
 from locigraph.gnn.sketch import ContextHash, LexicalSketch
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.schema import EPISODE, NODE_TYPES
@@ -82,7 +82,7 @@ def graph_inputs(
     snapshot: Snapshot,
     sketch: LexicalSketch,
     context: ContextHash,
-    relations: Sequence[NetworkRelation] | None = None,
+    relations: Sequence[NetworkRelation],
 ) -> GraphInputs:
     """Build the inputs from the active turns of a snapshot and the active nodes that a relation joins to one of them.
 
@@ -90,7 +90,7 @@ def graph_inputs(
         snapshot: The graph, with embeddings.
         sketch: Makes the lexical features.
         context: Makes the features of speaker and time.
-        relations: The relations that the encoder reads; None for all in the table.
+        relations: The relations that the encoder reads.
 
     Raises:
         GraphError: If the snapshot has no turn or no embeddings.
@@ -101,16 +101,15 @@ def graph_inputs(
     turns = snapshot.active_rows((EPISODE,))
     if not len(turns):
         raise GraphError(f"snapshot of space {snapshot.space!r} holds no turns: none had been said by its time")
-    relations = network_relations() if relations is None else relations
-    kinds = _network_types(snapshot)
+    # The graph network's type of every node (``network`` in ``kg.schema``), [nodes].
+    kinds = np.asarray([NODE_TYPES[name].network for name in snapshot.types.tolist()], dtype=np.str_)
     edges = [_edges(snapshot, kinds, relation) for relation in relations]
-    neighbours = np.unique(np.concatenate([source for source, _ in edges])) if edges else turns[:0]
-    rows = np.concatenate([turns, np.setdiff1d(neighbours, turns)])
+    ends = np.concatenate([np.zeros((2, 0), dtype=np.int64), *edges], axis=1)
+    rows = np.concatenate([turns, np.setdiff1d(ends[0], turns)])
     place = np.full(snapshot.num_nodes, -1, dtype=np.int64)
     place[rows] = np.arange(len(rows))
-    source = np.concatenate([place[ends[0]] for ends in edges]) if edges else turns[:0]
-    target = np.concatenate([place[ends[1]] for ends in edges]) if edges else turns[:0]
-    relation = np.repeat(np.arange(len(edges)), [len(ends[0]) for ends in edges])
+    source, target = place[ends]
+    relation = np.repeat(np.arange(len(edges)), [each.shape[1] for each in edges])
     order = np.lexsort((source, relation, target))
     types = node_types(relations)
     features = _node_features(snapshot, rows, kinds[rows], sketch, context)
@@ -125,16 +124,8 @@ def graph_inputs(
     )
 
 
-def _network_types(snapshot: Snapshot) -> NDArray[np.str_]:
-    """The graph network's type (``network`` in ``kg.schema``) of every node of a snapshot, [nodes]."""
-    names, inverse = np.unique(snapshot.types, return_inverse=True)
-    return np.asarray([NODE_TYPES[name].network for name in names.tolist()], dtype=np.str_)[inverse.reshape(-1)]
-
-
-def _edges(
-    snapshot: Snapshot, kinds: NDArray[np.str_], relation: NetworkRelation
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(neighbour, turn) of each edge of a relation, as rows of the snapshot; only between active nodes."""
+def _edges(snapshot: Snapshot, kinds: NDArray[np.str_], relation: NetworkRelation) -> NDArray[np.int64]:
+    """(Neighbour, turn) of each edge of a relation between active nodes, as rows of the snapshot, [2, edges]."""
     of_family = snapshot.families == relation.family
     source, target = snapshot.source[of_family], snapshot.target[of_family]
     if relation.is_reversed:
@@ -146,7 +137,7 @@ def _edges(
         source, target = source[target >= 0], target[target >= 0]
     fits = (kinds[source] == relation.source) & (kinds[target] == EPISODE)
     fits &= snapshot.active[source] & snapshot.active[target]
-    return source[fits], target[fits]
+    return np.stack([source[fits], target[fits]])
 
 
 def _node_features(

@@ -11,7 +11,7 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from locigraph.gnn.sketch import ContextHash, LexicalSketch
+from locigraph.gnn.sketch import ContextHash, LexicalSketch, bucket
 from locigraph.kg.language.tokens import terms
 
 
@@ -39,8 +39,8 @@ def query_features(
     rest[:, -1] = 1
     for row, (text, time) in enumerate(zip(texts, times, strict=True)):
         for term in dict.fromkeys(terms(text)):
-            bucket, sign = sketch.bucket(term)
-            rest[row, bucket] += sign
+            column, sign = bucket(term, sketch.dim)
+            rest[row, column] += sign
         rest[row, sketch.dim : -1] = context.question(text, time)
     return np.concatenate([np.asarray(embeddings, dtype=np.float32), rest], axis=1)
 

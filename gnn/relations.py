@@ -16,10 +16,9 @@ from locigraph.kg.schema import EPISODE, fact_types
 
 #: The content blocks of a vector, to which neighbours contribute. Weights are listed in this order.
 BLOCKS = ("text", "lexical", "context")
-#: Stands for all relations in a list of excluded relations.
-EVERY_RELATION = "*"
 #: Turns up to this many turns apart in a session are neighbours.
 MAX_HOPS = 4
+_FURTHER_HOPS = range(2, MAX_HOPS + 1)
 
 
 @dataclass(frozen=True)
@@ -62,11 +61,8 @@ RELATIONS: Table[NetworkRelation] = Table(
         NetworkRelation("topic", "concept", "HAS_CONCEPT", is_reversed=True, start=(0.1, 0.05, None)),
         NetworkRelation("previous", EPISODE, "NEXT", start=(0.15, 0.1, None)),
         NetworkRelation("next", EPISODE, "NEXT", is_reversed=True, start=(0.15, 0.1, None)),
-        *(NetworkRelation(f"previous_{hop}", EPISODE, "NEXT", hops=hop) for hop in range(2, MAX_HOPS + 1)),
-        *(
-            NetworkRelation(f"next_{hop}", EPISODE, "NEXT", is_reversed=True, hops=hop)
-            for hop in range(2, MAX_HOPS + 1)
-        ),
+        *(NetworkRelation(f"previous_{hop}", EPISODE, "NEXT", hops=hop) for hop in _FURTHER_HOPS),
+        *(NetworkRelation(f"next_{hop}", EPISODE, "NEXT", is_reversed=True, hops=hop) for hop in _FURTHER_HOPS),
     ],
 )
 
@@ -80,8 +76,8 @@ def network_relations(excluded: Sequence[str] = ()) -> tuple[NetworkRelation, ..
     Raises:
         GraphError: If a name is not known.
     """
-    known = {EVERY_RELATION, *RELATIONS, *(row.family for row in RELATIONS.values())}
+    known = {"*", *RELATIONS, *(row.family for row in RELATIONS.values())}
     for name in excluded:
         if name not in known:
             raise GraphError(f"excluded relation {name!r} is not known{nearest(name, known)}; known: {sorted(known)}")
-    return tuple(row for row in RELATIONS.values() if not {EVERY_RELATION, row.name, row.family} & {*excluded})
+    return tuple(row for row in RELATIONS.values() if not {"*", row.name, row.family} & {*excluded})

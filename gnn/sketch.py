@@ -35,6 +35,12 @@ def stable_hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
+def bucket(text: str, width: int) -> tuple[int, float]:
+    """The bucket of a text among ``width`` buckets, and its sign; both depend on its hash."""
+    digest = stable_hash(text)
+    return digest % width, 1.0 if digest >> 40 & 1 else -1.0
+
+
 @dataclass(frozen=True)
 class LexicalSketch:
     """BM25 in vectors of a fixed width: a document's saturated, IDF-weighted term counts in hashed buckets.
@@ -52,21 +58,8 @@ class LexicalSketch:
     k1: float = 1.2
     b: float = 0.75
 
-    def bucket(self, term: str) -> tuple[int, float]:
-        """(bucket, sign) of a term."""
-        digest = stable_hash(term)
-        return digest % self.dim, 1.0 if digest >> 40 & 1 else -1.0
-
     def documents(self, texts: Sequence[Sequence[str]], *, kinds: Sequence[str]) -> NDArray[np.float32]:
-        """Sketches of documents.
-
-        Args:
-            texts: Terms of each document.
-            kinds: Node type of each document.
-
-        Returns:
-            float32 [documents, dim].
-        """
+        """Sketches of documents, float32 [documents, dim], from the terms and the node type of each."""
         frequency: Counter[str] = Counter()
         total = 0
         lengths: dict[str, list[int]] = {}
@@ -82,8 +75,8 @@ class LexicalSketch:
             for term, count in Counter(words).items():
                 n = frequency[term]
                 idf = math.log(1 + (total - n + 0.5) / (n + 0.5))
-                bucket, sign = self.bucket(term)
-                sketch[row, bucket] += sign * _SCALE * idf * count * (self.k1 + 1) / (count + norm)
+                column, sign = bucket(term, self.dim)
+                sketch[row, column] += sign * _SCALE * idf * count * (self.k1 + 1) / (count + norm)
         return sketch
 
 
@@ -126,11 +119,9 @@ class ContextHash:
 
     def _fill(self, names: Sequence[str], dates: Sequence[str]) -> NDArray[np.float32]:
         vector = np.zeros(self.dim, dtype=np.float32)
-        for tokens, first, width in (
-            ([f"speaker={word}" for word in names], 0, self.speaker_dim),
-            (dates, self.speaker_dim, self.date_dim),
-        ):
-            for token in dict.fromkeys(tokens) if width else ():
-                digest = stable_hash(token)
-                vector[first + digest % width] += 1.0 if digest >> 40 & 1 else -1.0
+        words = [f"speaker={word}" for word in names]
+        for block, tokens in ((vector[: self.speaker_dim], words), (vector[self.speaker_dim :], dates)):
+            for token in dict.fromkeys(tokens) if len(block) else ():
+                column, sign = bucket(token, len(block))
+                block[column] += sign
         return vector

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from locigraph.gnn.features import GraphInputs, graph_inputs
+from locigraph.gnn.relations import network_relations
 from locigraph.gnn.sketch import ContextHash, LexicalSketch
 from locigraph.kg.errors import UnknownSpaceError
 from locigraph.kg.schema import COINED_FAMILY, RELATION_LABELS
@@ -24,7 +25,7 @@ from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.protocols import Hit, SearchFilter, VectorMatch
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.config import ModelConfig, Settings, TrainerConfig, TrainingConfig
-from locigraph.training.network import GraphRetrieval, weights_of
+from locigraph.training.network import GraphRetrieval
 from tests.fakes import SPACE, FakeEncoder, make_turns
 
 _FAMILIES = {label.name: label.family for label in RELATION_LABELS.values()}
@@ -140,7 +141,7 @@ def permuted(snapshot: Snapshot, order: Sequence[int]) -> Snapshot:
 
 def make_inputs(snapshot: Snapshot) -> GraphInputs:
     """The snapshot as input of the network, with small features."""
-    return graph_inputs(snapshot, SKETCH, CONTEXT)
+    return graph_inputs(snapshot, SKETCH, CONTEXT, network_relations())
 
 
 # --- a corpus with something to learn ------------------------------------------------------------------------
@@ -188,7 +189,7 @@ def small_checkpoint(*, seed: int = 0, text_encoder: str = "fake-bow", text_dim:
         for parameter in network.nodes.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
     details = {"seed": seed, "identity": {"train": ["elsewhere"], "validation": []}}
-    return Checkpoint(weights_of(network), SMALL_MODEL, text_encoder, text_dim, details)
+    return Checkpoint(network.weights(), SMALL_MODEL, text_encoder, text_dim, details)
 
 
 # --- indexes ---------------------------------------------------------------------------------------------------

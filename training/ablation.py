@@ -69,16 +69,13 @@ def ablate(
     """Train every variant on every fold and compare it with the full model.
 
     Args:
-        variants: Changes by name.
+        variants: Changes by name; see ``variants_of``.
         settings: Settings of the full model.
         folds: Folds of whole conversations.
         outcomes: All questions.
         run_fold: Trains a named configuration on a fold and runs it on the fold's test questions.
         seed: Random seed of the statistics.
         left_out: IDs of questions that are excluded from all comparisons, since their evidence was trained on.
-
-    Returns:
-        The summary by ``retrieval.evaluation.summary.summarise``, with each variant compared with the full model.
     """
     configs = {FULL: settings} | {name: changed(settings, changes) for name, changes in variants.items()}
     runs = [joined_runs([run_fold(name, variant, fold) for fold in folds]) for name, variant in configs.items()]

@@ -47,34 +47,23 @@ def averaged(checkpoints: Sequence[Checkpoint], **details: Any) -> Checkpoint:
                     f"checkpoints {first.version} and {other.version} cannot be averaged: {what} is {here!r} and "
                     f"{there!r}; train both alike"
                 )
-    all_weights = [checkpoint.weights for checkpoint in checkpoints]
-    weights = {name: np.asarray(np.mean([each[name] for each in all_weights], axis=0)) for name in first.weights}
+    weights = {
+        name: np.asarray(np.mean([each.weights[name] for each in checkpoints], axis=0)) for name in first.weights
+    }
     identities = [checkpoint.details["identity"] for checkpoint in checkpoints]
-    seen = [checkpoint.seen for checkpoint in checkpoints]
-    known = [each for each in seen if each is not None]
-    return Checkpoint(
-        weights,
-        first.model,
-        first.text_encoder,
-        first.text_dim,
-        {
-            **details,
-            "identity": {
-                "seed": identities[0].get("seed"),
-                **{side: sorted({s for each in identities for s in each[side]}) for side in ("train", "validation")},
-            },
-            "averaged": {checkpoint.version: checkpoint.details for checkpoint in checkpoints},
-            **_fusion(checkpoints),
+    recorded: dict[str, Any] = {
+        **details,
+        "identity": {
+            "seed": identities[0].get("seed"),
+            **{side: sorted({s for each in identities for s in each[side]}) for side in ("train", "validation")},
         },
-        SeenTexts.union(known) if len(known) == len(seen) else None,
-    )
-
-
-def _fusion(checkpoints: Sequence[Checkpoint]) -> dict[str, dict[str, float]]:
-    """The mean of the fusions' weights, as an entry of the manifest; empty if a checkpoint has no fusion."""
-    recorded = [checkpoint.details.get(DETAIL) for checkpoint in checkpoints]
-    fusions = [each for each in recorded if isinstance(each, dict)]
-    if len(fusions) < len(recorded):
-        return {}
-    names = dict.fromkeys(name for each in fusions for name in each)
-    return {DETAIL: {name: round(sum(each.get(name, 0.0) for each in fusions) / len(fusions), 4) for name in names}}
+        "averaged": {checkpoint.version: checkpoint.details for checkpoint in checkpoints},
+    }
+    fusions = [each.details[DETAIL] for each in checkpoints if isinstance(each.details.get(DETAIL), dict)]
+    if len(fusions) == len(checkpoints):
+        names = dict.fromkeys(name for each in fusions for name in each)
+        means = {name: sum(each.get(name, 0.0) for each in fusions) / len(fusions) for name in names}
+        recorded[DETAIL] = {name: round(mean, 4) for name, mean in means.items()}
+    known = [each.seen for each in checkpoints if each.seen is not None]
+    seen = SeenTexts.union(known) if len(known) == len(checkpoints) else None
+    return Checkpoint(weights, first.model, first.text_encoder, first.text_dim, recorded, seen)

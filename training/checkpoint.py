@@ -45,7 +45,7 @@ class Checkpoint:
     """A trained model with everything that is needed to use it.
 
     Attributes:
-        weights: The weights by name; ``training.network.weights_of`` takes them from a network.
+        weights: The weights by name; see ``GraphRetrieval.weights``.
         model: The graph encoder and its widths.
         text_encoder: ID of the text encoder whose embeddings the model reads.
         text_dim: Width of those embeddings.
@@ -72,10 +72,14 @@ class Checkpoint:
         Raises:
             CheckpointError: If the weights do not fit the model.
         """
-        from locigraph.training.network import network_of
+        import torch
+
+        from locigraph.training.network import GraphRetrieval
 
         try:
-            return network_of(self.model, self.text_dim, self.weights)
+            network = GraphRetrieval(self.model, text_dim=self.text_dim)
+            network.load_state_dict({name: torch.from_numpy(array) for name, array in self.weights.items()})
+            return network.eval()
         except (RuntimeError, LocigraphError) as error:
             raise CheckpointError(
                 f"checkpoint {self.version}: damaged or of another version ({str(error)[:200]}); train again"
@@ -84,7 +88,7 @@ class Checkpoint:
     @property
     def vector_dim(self) -> int:
         """Width of the vectors that the model makes of turns and questions."""
-        return sum(query_widths(self.text_dim, *features_of(self.model)))
+        return len(self.query_scale)
 
     @cached_property
     def query_scale(self) -> NDArray[np.float32]:

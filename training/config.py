@@ -183,12 +183,12 @@ def changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     given: dict[str, dict[str, Any]] = {}
     for path, value in changes.items():
         section, _, name = path.partition(".")
-        sections = [f.name for f in dataclasses.fields(settings)]
-        if section not in sections:
-            raise TrainingError(f"configuration: change of {path!r}: no such section{nearest(section, sections)}")
-        fields = [f.name for f in dataclasses.fields(getattr(settings, section))]
-        if name not in fields:
-            raise TrainingError(f"configuration: change of {path!r}: no such field{nearest(name, fields)}")
+        held: Any = settings
+        for what, part in (("section", section), ("field", name)):
+            known = [f.name for f in dataclasses.fields(held)]
+            if part not in known:
+                raise TrainingError(f"configuration: change of {path!r}: no such {what}{nearest(part, known)}")
+            held = getattr(held, part)
         given.setdefault(section, {})[name] = value
     # All changes to a section are applied at once, since one alone may not fit the old values of the other fields.
     replaced = {name: dataclasses.replace(getattr(settings, name), **values) for name, values in given.items()}

@@ -91,13 +91,17 @@ def refresh(
             raise TrainingError(
                 f"{view} and {named[view.name]} would have the same name in the collection; rename a space"
             )
-    snapshots = _Snapshots(load)
     digest = hashlib.sha256(f"{checkpoint.version}{store}".encode())
     due: dict[View, int] = {}
+    kept: dict[View, Snapshot] = {}
+    room = _KEPT_BYTES
     for view in views:
-        snapshot = snapshots.of(view)
+        snapshot = load(view)
         digest.update(f"{view.name}={snapshot.fingerprint};".encode())
         due[view] = len(snapshot.active_rows((EPISODE,)))
+        room -= snapshot.embeddings.nbytes
+        if room > 0:
+            kept[view] = snapshot
     total = sum(due.values())
     dim = checkpoint.vector_dim
     spec = CollectionSpec(dim, "IP", checkpoint.version, schema_hash(), index_type(total), store)
@@ -111,12 +115,11 @@ def refresh(
     written = 0
     with tqdm(desc=progress, total=total, unit="turn", disable=progress is None) as bar:
         for view, turns in due.items():
-            is_written = view in complete
-            if not is_written or view == largest:
-                snapshot = snapshots.of(view)
+            if view not in complete or view == largest:
+                snapshot = kept.get(view) or load(view)
                 rows, vectors = encode_graph(checkpoint, snapshot, device=device)
                 require_usable(checkpoint, vectors)
-                if not is_written:
+                if view not in complete:
                     collection.upsert(snapshot_rows(view.name, snapshot, rows), vectors)
                     written += len(rows)
                 if view == largest:
@@ -148,24 +151,6 @@ def _put_in_use(index: MilvusIndex, alias: str, name: str, *, store: str) -> Non
             index.drop(other)
 
 
-class _Snapshots:
-    """A cache of snapshots by view, as long as they fit in memory."""
-
-    def __init__(self, load: Callable[[View], Snapshot]) -> None:
-        self._load = load
-        self._kept: dict[View, Snapshot] = {}
-        self._room = _KEPT_BYTES
-
-    def of(self, view: View) -> Snapshot:
-        snapshot = self._kept.get(view)
-        if snapshot is None:
-            snapshot = self._load(view)
-            self._room -= snapshot.embeddings.nbytes
-            if self._room > 0:
-                self._kept[view] = snapshot
-        return snapshot
-
-
 def require_usable(checkpoint: Checkpoint, vectors: NDArray[np.float32]) -> None:
     """Raise TrainingError if a vector is zero or holds NaN."""
     norms = np.linalg.norm(vectors, axis=1)
@@ -174,11 +159,7 @@ def require_usable(checkpoint: Checkpoint, vectors: NDArray[np.float32]) -> None
 
 
 def _sample_recall(collection: Collection, name: str, ids: Sequence[str], exact: NDArray[np.float32]) -> float:
-    """Recall of a sample of searches in the index against exact search.
-
-    Raises:
-        TrainingError: If the recall is too low.
-    """
+    """Recall of a sample of searches in the index against exact search; raises TrainingError if it is too low."""
     if not len(ids):
         return 1.0
     shares = 0.0

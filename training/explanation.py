@@ -14,14 +14,13 @@ from datetime import datetime
 import torch
 
 from locigraph.gnn.features import GraphInputs
-from locigraph.gnn.query import query_features
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import NodeId, TurnId
-from locigraph.training.checkpoint import Checkpoint, features_of
-from locigraph.training.inference import inputs_of
+from locigraph.training.checkpoint import Checkpoint
+from locigraph.training.inference import CheckpointQueryEncoder, inputs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,48 +107,43 @@ def explain(
             raise LocigraphError(
                 f"space {snapshot.space!r} has no turn {turn_id!r} in the graph of that time, so it cannot be explained"
             )
-    network = checkpoint.network.cpu().eval()  # live embeddings may have moved it to a GPU
-    nodes, queries = network.nodes, network.queries
     if not turn_of:
         return []
+    nodes = checkpoint.network.nodes.cpu().eval()  # live embeddings may have moved it to a GPU
     inputs = inputs_of(checkpoint, snapshot)
-    embedding = encoder.encode([question])
-    features = query_features([question], embedding, *features_of(checkpoint.model), asked_at=[asked_at])
+    query = torch.from_numpy(CheckpointQueryEncoder(checkpoint, encoder).encode_query(question, asked_at=asked_at))
     with torch.inference_mode():
-        query = queries(torch.from_numpy(features))[0]
         vectors = nodes(inputs)
         scores = vectors.joined() @ query
         widths = [block.shape[1] for block in (vectors.text, vectors.lexical, vectors.context, vectors.bias)]
-        parts = query.split(widths)
+        parts = torch.split(query, widths)
         # Inner products of each node's unweighted features with the question, by content block, [nodes, 3].
         products = torch.stack([inputs.text @ parts[0], inputs.lexical @ parts[1], inputs.context @ parts[2]], dim=1)
-        explanations = []
+
+        def influence(turn: int, edge: int) -> Influence:
+            row = int(inputs.rows[inputs.source[edge]])
+            meaning, words, date = (vectors.edge[edge] * products[inputs.source[edge]]).tolist()
+            effect = float(scores[turn] - nodes(_without_edge(inputs, edge)).joined()[turn] @ query)
+            relation = nodes.relations[int(inputs.relation[edge])].name
+            return Influence(snapshot.ids[row], relation, snapshot.descriptions[row], meaning, words, date, effect)
+
+        def explanation(turn: int) -> Explanation:
+            edges = (inputs.target == turn).nonzero().flatten().tolist()
+            own_meaning, own_words, own_context = (vectors.own[turn] * products[turn]).tolist()
+            return Explanation(
+                turn_of[turn],
+                snapshot.descriptions[int(inputs.rows[turn])],
+                float(scores[turn]),
+                own_meaning,
+                own_words,
+                own_context,
+                float(vectors.bias[turn] @ parts[3]),
+                tuple(sorted((influence(turn, edge) for edge in edges), key=lambda each: -each.effect)),
+            )
+
         best_first = scores.argsort(descending=True, stable=True).tolist()
         chosen = best_first[:top_k] if turn_ids is None else [turn for turn in best_first if turn_of[turn] in turn_ids]
-        for turn in chosen:
-            row = int(inputs.rows[turn])
-            own = (vectors.own[turn] * products[turn]).tolist()
-            influences = []
-            for edge in (inputs.target == turn).nonzero().flatten().tolist():
-                neighbour = int(inputs.rows[inputs.source[edge]])
-                meaning, words, date = (vectors.edge[edge] * products[inputs.source[edge]]).tolist()
-                effect = float(scores[turn] - nodes(_without_edge(inputs, edge)).joined()[turn] @ query)
-                relation = nodes.relations[int(inputs.relation[edge])].name
-                node, text = snapshot.ids[neighbour], snapshot.descriptions[neighbour]
-                influences.append(Influence(node, relation, text, meaning, words, date, effect))
-            explanations.append(
-                Explanation(
-                    turn_id=turn_of[turn],
-                    description=snapshot.descriptions[row],
-                    score=float(scores[turn]),
-                    own_meaning=own[0],
-                    own_words=own[1],
-                    own_context=own[2],
-                    bias=float(vectors.bias[turn] @ parts[3]),
-                    influences=tuple(sorted(influences, key=lambda influence: -influence.effect)),
-                )
-            )
-    return explanations
+        return [explanation(turn) for turn in chosen]
 
 
 def _without_edge(inputs: GraphInputs, edge: int) -> GraphInputs:

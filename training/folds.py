@@ -56,7 +56,15 @@ def plan_folds(questions: Sequence[Question], *, folds: int, validation: int, se
             f"so it must be from 0 to {max(0, len(sizes) - largest_test - 1)} to leave one to train on"
         )
     tests = _test_parts(sizes, folds, seed)
-    return tuple(_fold(index, tests, validation) for index in range(folds))
+    planned = []
+    for index, test in enumerate(tests):
+        others: list[str] = []
+        for group in (*tests[index + 1 :], *tests[:index]):  # each with the conversation with the most questions first
+            start = index % len(group)  # otherwise only the largest would ever be used for validation
+            others += [*group[start:], *group[:start]]
+        parts = (tuple(sorted(part)) for part in (others[validation:], others[:validation], test))
+        planned.append(Fold(index, *parts))
+    return tuple(planned)
 
 
 def _test_parts(sizes: Mapping[str, int], folds: int, seed: int) -> list[list[str]]:
@@ -67,24 +75,10 @@ def _test_parts(sizes: Mapping[str, int], folds: int, seed: int) -> list[list[st
     tests: list[list[str]] = [[] for _ in range(folds)]
     for start in range(0, len(order), folds):
         loads = [sum(sizes[space] for space in test) for test in tests]
-        lightest_first = sorted(range(folds), key=lambda index: (loads[index], index))
+        lightest_first = sorted(range(folds), key=loads.__getitem__)
         for index, space in zip(lightest_first, order[start : start + folds], strict=False):
             tests[index].append(space)
     return tests
-
-
-def _fold(index: int, tests: Sequence[Sequence[str]], validation: int) -> Fold:
-    others = []
-    for step in range(1, len(tests)):
-        group = tests[(index + step) % len(tests)]  # the conversation with the most questions first
-        start = index % len(group)  # otherwise only the largest would ever be used for validation
-        others += [*group[start:], *group[:start]]
-    return Fold(
-        index=index,
-        train=tuple(sorted(others[validation:])),
-        validation=tuple(sorted(others[:validation])),
-        test=tuple(sorted(tests[index])),
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,18 +119,12 @@ class FoldTrainer:
     def data(self, fold: Fold) -> list[TrainingSet]:
         """The data that a fold may learn from: its training side and the other corpora; computed once per fold.
 
-        Args:
-            fold: The fold whose test conversations are left out.
-
         Raises:
             LeakError: If one of the other corpora contains a test conversation, or a training question still has the
                 wording of a test question.
         """
-        if fold not in self._data:
-            self._data[fold] = self._without_leaks(fold)
-        return self._data[fold]
-
-    def _without_leaks(self, fold: Fold) -> list[TrainingSet]:
+        if fold in self._data:
+            return self._data[fold]
         for other in self.also:
             known = sorted({*other.train, *other.validation} & set(fold.test))
             if known:
@@ -154,7 +142,8 @@ class FoldTrainer:
         others = [dataclasses.replace(o, questions=without_wordings(o.questions, tested)) for o in self.also]
         # Checks the final data, independently of the filtering above.
         check_text_leak([q.text for data in (own, *others) for q in data.questions], [q.text for q in tested])
-        return [own, *others]
+        self._data[fold] = [own, *others]
+        return self._data[fold]
 
     def seen_elsewhere(self) -> SeenTexts:
         """The turns of the other corpora, but not their questions: those worded like test questions are not trained on.
@@ -165,14 +154,7 @@ class FoldTrainer:
         return seen_texts_of([dataclasses.replace(graph, questions=()) for graph in graphs_of(self.also)])
 
     def train(self, fold: Fold, settings: Settings, *, folder: Path, seed: int, name: str) -> Checkpoint:
-        """Train for a fold, or resume or load the training that is in the folder.
-
-        Args:
-            fold: The fold whose test conversations are not seen.
-            settings: Model, stages and optimiser.
-            folder: Folder of the training and its checkpoint.
-            seed: Random seed.
-            name: Shown on the progress bar and in the manifest.
+        """Train for a fold, or resume or load the training that is in the folder; see ``train_checkpoint``.
 
         Raises:
             LeakError: As in ``data``.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,13 +53,13 @@ class SignalExample:
     positive: Tensor
     is_training: bool
 
+    def scores(self, weights: Tensor) -> Tensor:
+        """Sums of the signals, weighted by ``weights``, float32 [signals], for each question and turn."""
+        return torch.einsum("s,qst->qt", weights, self.values)
+
 
 class SignalReader:
-    """Makes examples from graphs and questions; each is computed only once, however many folds use it.
-
-    Args:
-        encoder: Text encoder.
-    """
+    """Makes examples from graphs and questions; each is computed only once, however many folds use it."""
 
     def __init__(self, encoder: TextEncoder) -> None:
         self._encoder = encoder
@@ -71,17 +72,16 @@ class SignalReader:
             TrainingDataError: If there is no question to learn from.
         """
         graphs = [graph for graph in graphs_of(data) if graph.questions]
-        examples = [self._example(graph) for graph in tqdm(graphs, desc="signals", unit="space", leave=False)]
+        examples = []
+        for graph in tqdm(graphs, desc="signals", unit="space", leave=False):
+            key = graph.name, graph.snapshot.fingerprint, tuple(q.question_id for q in graph.questions)
+            if key not in self._known:
+                self._known[key] = self._values(graph)
+            examples.append(SignalExample(*self._known[key], graph.is_training))
         examples = [example for example in examples if len(example.positive)]
         if not any(example.is_training for example in examples):
             raise TrainingDataError("no training space has a question with evidence; a fusion is learnt from these")
         return examples
-
-    def _example(self, graph: TrainingGraph) -> SignalExample:
-        key = graph.name, graph.snapshot.fingerprint, tuple(q.question_id for q in graph.questions)
-        if key not in self._known:
-            self._known[key] = self._values(graph)
-        return SignalExample(*self._known[key], graph.is_training)
 
     def _values(self, graph: TrainingGraph) -> tuple[Tensor, Tensor]:
         signals = TurnSignals(graph.snapshot)
@@ -107,13 +107,10 @@ def learn_fusion(examples: Sequence[SignalExample], signals: Sequence[str] = SIG
         signals: Names of the examples' signals, in order.
     """
     checks = [example for example in examples if not example.is_training]
-    if not checks:
-        return _as_sum(_fitted(examples, _PENALTIES[len(_PENALTIES) // 2]), signals)
-    tried = [_fitted(examples, penalty) for penalty in _PENALTIES]
-    return _as_sum(max(tried, key=lambda weights: _score(weights, checks)), signals)
-
-
-def _as_sum(weights: Tensor, signals: Sequence[str]) -> WeightedSum:
+    if checks:
+        weights = max((_fitted(examples, penalty) for penalty in _PENALTIES), key=partial(_validated, checks))
+    else:
+        weights = _fitted(examples, _PENALTIES[len(_PENALTIES) // 2])
     # The ranking does not depend on the scale of the weights.
     scaled = weights / weights.abs().sum()
     return WeightedSum({name: round(value, 4) for name, value in zip(signals, scaled.tolist(), strict=True)})
@@ -128,8 +125,7 @@ def _fitted(examples: Sequence[SignalExample], penalty: float) -> Tensor:
         optimiser.zero_grad()
         loss = penalty * weights.square().sum()
         for example in steps:
-            logits = torch.einsum("s,qst->qt", weights, example.values)
-            loss = loss + multi_positive_loss(logits, example.positive) / len(steps)
+            loss = loss + multi_positive_loss(example.scores(weights), example.positive) / len(steps)
         loss.backward()  # type: ignore[no-untyped-call]  # torch's own
         return loss
 
@@ -137,10 +133,10 @@ def _fitted(examples: Sequence[SignalExample], penalty: float) -> Tensor:
     return weights.detach()
 
 
-def _score(weights: Tensor, examples: Sequence[SignalExample]) -> float:
+def _validated(examples: Sequence[SignalExample], weights: Tensor) -> float:
     scores = RankingScores()
     for example in examples:
-        scores.add(torch.einsum("s,qst->qt", weights, example.values), example.positive)
+        scores.add(example.scores(weights), example.positive)
     return scores.means()["val/score"]
 
 
@@ -176,7 +172,7 @@ def learn_trees(examples: Sequence[SignalExample], linear: WeightedSum, *, seed:
     Args:
         examples: Only training examples are used; a tenth of their turns is held out for early stopping.
         linear: Linear fusion learnt from the same examples.
-        seed: Random seed.
+        seed: Random seed of what is held out.
     """
     from sklearn.ensemble import HistGradientBoostingClassifier  # takes a second to import
 
@@ -184,7 +180,7 @@ def learn_trees(examples: Sequence[SignalExample], linear: WeightedSum, *, seed:
     weights = torch.tensor(list(linear.weights.values()))
     for example in examples:
         if example.is_training:
-            scores = torch.einsum("s,qst->qt", weights, example.values)
+            scores = example.scores(weights)
             best = scores.topk(min(_CANDIDATES, scores.shape[1]), dim=1).indices
             chosen = example.positive.clone().scatter_(1, best, True)
             rows.append(example.values.transpose(1, 2)[chosen])
@@ -222,8 +218,7 @@ def fusion_of(checkpoint: Checkpoint) -> WeightedSum:
             f"checkpoint {checkpoint.version}: its manifest holds no fusion weights; train again with locigraph "
             "train, or leave out fusion-zero"
         )
-    known = all(name in SIGNALS for name in weights)
-    if not known or not all(isinstance(value, int | float) and np.isfinite(value) for value in weights.values()):
+    if not all(n in SIGNALS and isinstance(w, int | float) and np.isfinite(w) for n, w in weights.items()):
         raise CheckpointError(
             f"checkpoint {checkpoint.version}: {DETAIL} in its manifest is {weights}; expected a finite number for "
             "each named signal; train again"

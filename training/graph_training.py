@@ -21,7 +21,7 @@ from locigraph.training.examples import SpaceExample, make_example
 from locigraph.training.fusion import fusion_details
 from locigraph.training.identity import CHECKPOINT_ALGORITHM, RunIdentity, recorded_devices
 from locigraph.training.lightning_run import RankingModule, is_first_process, run_lightning
-from locigraph.training.network import GraphRetrieval, weights_of
+from locigraph.training.network import GraphRetrieval
 from locigraph.training.objectives import LOSSES, Scorer, require_known_names
 from locigraph.training.pseudo_questions import RULES, QuestionWriter
 from locigraph.training.ranking_scores import inner_products
@@ -214,7 +214,7 @@ def train_checkpoint(
     recorded = {**details, **fusion, "identity": identity.as_json(), "stages": stages}
     recorded["seconds"] = round(time.monotonic() - started, 1)
     checkpoint = Checkpoint(
-        weights_of(network), settings.model, encoder.model_id, text_dim, recorded, seen_texts_of(graphs)
+        network.weights(), settings.model, encoder.model_id, text_dim, recorded, seen_texts_of(graphs)
     )
     if is_first_process():  # with several devices, every process gets here
         checkpoint.save(folder / "checkpoint")

@@ -113,15 +113,6 @@ def search_fold(
         if not done and not study.get_trials(states=[optuna.trial.TrialState.WAITING]):
             study.enqueue_trial(given)
 
-        def objective(trial: optuna.Trial) -> float:
-            changes = {
-                name: trial.suggest_categorical(name, choice.values)
-                if isinstance(choice, OneOf)
-                else trial.suggest_float(name, choice.low, choice.high, log=True)
-                for name, choice in space.items()
-            }
-            return train(changed(settings, changes), f"fold-{fold.index}/trial-{trial.number}")
-
         for number in range(len(done), trials):
             # The storage does not keep the sampler's state: seeded for each trial by its number among the finished
             # ones, an interrupted search makes the same trials as an uninterrupted one.
@@ -129,7 +120,13 @@ def search_fold(
             study.sampler = optuna.samplers.TPESampler(seed=first + number, n_startup_trials=5)
             # Not ``study.optimize``, which turns an interrupt while it stores a score into an UnboundLocalError.
             trial = study.ask()
-            study.tell(trial, objective(trial))
+            changes = {
+                name: trial.suggest_categorical(name, choice.values)
+                if isinstance(choice, OneOf)
+                else trial.suggest_float(name, choice.low, choice.high, log=True)
+                for name, choice in space.items()
+            }
+            study.tell(trial, train(changed(settings, changes), f"fold-{fold.index}/trial-{trial.number}"))
         finished = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
         return FoldSearch(
             test=[str(name) for name in fold.test],

@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 
 
 class CheckpointQueryEncoder:
-    """Encodes questions with a checkpoint.
-
-    Args:
-        checkpoint: The trained model.
-        encoder: The text encoder that the checkpoint names.
-    """
+    """Encodes questions with a checkpoint and the text encoder that it names."""
 
     def __init__(self, checkpoint: Checkpoint, encoder: TextEncoder) -> None:
         self._checkpoint = checkpoint
@@ -59,12 +54,7 @@ def inputs_of(checkpoint: Checkpoint, snapshot: Snapshot) -> GraphInputs:
 def encode_graph(
     checkpoint: Checkpoint, snapshot: Snapshot, *, device: str = "cpu"
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Encode the turns of a snapshot.
-
-    Args:
-        checkpoint: The trained model.
-        snapshot: The graph, with embeddings of the checkpoint's text encoder.
-        device: Where to run.
+    """Encode the turns of a snapshot that has embeddings of the checkpoint's text encoder.
 
     Returns:
         (rows of the active turns in the snapshot, their vectors, float32 [turns, dim]); both empty if there are none.

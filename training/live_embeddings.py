@@ -7,7 +7,7 @@ has flushed its vectors, and writing them is idempotent, so a crash at any point
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -193,18 +193,18 @@ class LiveEmbeddings:
             The difference found for each space; empty if no collection of this checkpoint is in use.
         """
         collection = self._in_use()
-        spaces = self._store.spaces() if spaces is None else spaces
-        return [] if collection is None else [self._difference(collection, space) for space in spaces]
-
-    def _difference(self, collection: Collection, space: SpaceId) -> Difference:
-        snapshot = self._snapshot(space)
-        due, stored, moved = self._compared(collection, snapshot)
-        rows = collection.rows(space)
-        expected = snapshot_rows(space, snapshot, snapshot.active_rows((EPISODE,)))
-        changed = {row.node_key for row in expected if row.node_key in rows and rows[row.node_key] != row}
-        return Difference(
-            space, len(due.keys() - stored.keys()), len(stored.keys() - due.keys()), len(changed.union(moved))
-        )
+        if collection is None:
+            return []
+        found = []
+        for space in self._store.spaces() if spaces is None else spaces:
+            snapshot = self._snapshot(space)
+            due, stored, moved = self._compared(collection, snapshot)
+            rows = collection.rows(space)
+            expected = snapshot_rows(space, snapshot, snapshot.active_rows((EPISODE,)))
+            changed = {row.node_key for row in expected if row.node_key in rows and rows[row.node_key] != row}
+            missing, surplus = len(due.keys() - stored.keys()), len(stored.keys() - due.keys())
+            found.append(Difference(space, missing, surplus, len(changed.union(moved))))
+        return found
 
     def drift(self, space: SpaceId) -> Drift:
         """Compare the vectors of a space that are in use, whichever checkpoint made them, with this checkpoint's.
@@ -222,9 +222,7 @@ class LiveEmbeddings:
                 f"{self.version!r} have {dim}, so they cannot be compared; run locigraph refresh with this checkpoint, "
                 "or name another"
             )
-        return self._drift(collection, snapshot_with_vectors(self._store, space, self._encoder))
-
-    def _drift(self, collection: Collection | None, snapshot: Snapshot) -> Drift:
+        snapshot = snapshot_with_vectors(self._store, space, self._encoder)
         due, stored, moved = self._compared(collection, snapshot)
         moves = tuple(_cosine_distance(stored[key], due[key]) for key in moved)
         return Drift(len(due), len(due.keys() - stored.keys()), len(stored.keys() - due.keys()), moves)
@@ -289,20 +287,13 @@ class LiveEmbeddings:
         return embedded_snapshot(self._store, space, self._encoder)
 
 
+@dataclass
 class _LastWritten:
-    """The vectors that this process last wrote to a collection, so that the next update writes only what has moved.
+    """The vectors that this process last wrote to a collection, so that the next update writes only what has moved."""
 
-    Args:
-        collection: The collection.
-
-    Attributes:
-        collection: The collection.
-    """
-
-    def __init__(self, collection: Collection | None = None) -> None:
-        self.collection = collection
-        self._whole: set[SpaceId] = set()
-        self._vectors: dict[SpaceId, dict[int, NDArray[np.float32]]] = {}
+    collection: Collection | None = None
+    _whole: set[SpaceId] = field(default_factory=set)
+    _vectors: dict[SpaceId, dict[int, NDArray[np.float32]]] = field(default_factory=dict)
 
     def is_whole(self, space: SpaceId, turns: int) -> bool:
         """Whether the collection holds that many turns of a space; counted once, since nobody else writes to it."""

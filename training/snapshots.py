@@ -44,10 +44,8 @@ class TrainingGraph:
 
 def train_and_validation_spaces(data: Sequence[TrainingSet]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(All training spaces, all validation spaces), each sorted."""
-    return (
-        tuple(sorted({space for each in data for space in each.train})),
-        tuple(sorted({space for each in data for space in each.validation})),
-    )
+    train = {space for each in data for space in each.train}
+    return tuple(sorted(train)), tuple(sorted({space for each in data for space in each.validation}))
 
 
 def graphs_of(data: Sequence[TrainingSet]) -> list[TrainingGraph]:

@@ -17,7 +17,6 @@ from locigraph.consolidation.linking import Linked, Linker
 from locigraph.consolidation.llm import ChatClient, Endpoint
 from locigraph.consolidation.pipeline import Consolidator
 from locigraph.consolidation.protocols import Context
-from locigraph.gnn.features import graph_inputs
 from locigraph.kg.store import Store
 from locigraph.kg.types import NodeUpdate, Turn, TurnId
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
@@ -25,7 +24,7 @@ from locigraph.retrieval.strategies.hybrid import HybridRetriever
 from locigraph.retrieval.strategies.turn_signals import TurnSignals
 from tests.consolidation.stub_server import Stub, stub_server
 from tests.fakes import MONDAY, SPACE, FakeContext, FakeEncoder, FakeExtractor, change_of, make_turns
-from tests.fakes_graph import CONTEXT, SKETCH, lexical_of
+from tests.fakes_graph import lexical_of, make_inputs
 from tests.kg.dumps import dump
 
 ENCODER = FakeEncoder(64)
@@ -188,7 +187,7 @@ def test_v1_v2_and_the_fusion_read_none_of_these_links(store: Store) -> None:
         found.append([(hit.node_id, hit.score) for hit in v1.retrieve(question, SPACE).hits])
     assert found[0] == found[1]
     assert np.array_equal(TurnSignals(before).of(question, vector), TurnSignals(after).of(question, vector))
-    inputs = [graph_inputs(seen, SKETCH, CONTEXT) for seen in (before, after)]
+    inputs = [make_inputs(seen) for seen in (before, after)]
     for field in fields(inputs[0]):
         np.testing.assert_array_equal(getattr(inputs[0], field.name), getattr(inputs[1], field.name), field.name)
 

@@ -17,7 +17,6 @@ from locigraph.gnn.encoders import (
     EDGE_FEATURES,
     GRAPH_ENCODERS,
     EncoderConfig,
-    EncoderRow,
     GraphEncoder,
     HGTEncoder,
     MixingEncoder,
@@ -105,7 +104,7 @@ def random_inputs(seed: int, *, turns: int = 6, others: int = 8, edges: int = 44
 def encoder_of(name: str, config: EncoderConfig = CONFIG, *, trained: bool = False) -> GraphEncoder:
     """With ``trained``, all weights are random, those that start at zero too."""
     torch.manual_seed(0)
-    encoder = GRAPH_ENCODERS[name].make(config)
+    encoder = GRAPH_ENCODERS[name](config)
     if trained:
         with torch.no_grad():
             for parameter in encoder.parameters():
@@ -657,13 +656,15 @@ def test_graphs_moved_to_a_device_give_the_same_vectors(name: str) -> None:
 class OwnWordsEncoder(MixingEncoder):
     """Takes nothing from any neighbour."""
 
+    name = "toy"
+
     def edge_weights(self, inputs: GraphInputs, logits: Tensor) -> Tensor:
         return torch.zeros_like(logits)
 
 
 @pytest.fixture
-def toy() -> Iterator[EncoderRow]:
-    yield GRAPH_ENCODERS.add(EncoderRow("toy", OwnWordsEncoder, "for this test"))
+def toy() -> Iterator[type[GraphEncoder]]:
+    yield GRAPH_ENCODERS.add(OwnWordsEncoder)
     GRAPH_ENCODERS.remove("toy")
 
 
@@ -672,7 +673,7 @@ def test_the_table_holds_two_encoders_with_descriptions() -> None:
     assert all(row.description for row in GRAPH_ENCODERS.values())
 
 
-def test_an_encoder_that_was_added_to_the_table_can_be_chosen_by_its_name(toy: EncoderRow) -> None:
+def test_an_encoder_that_was_added_to_the_table_can_be_chosen_by_its_name(toy: type[GraphEncoder]) -> None:
     network = GraphRetrieval(ModelConfig(encoder="toy", lexical_dim=64, speaker_dim=8, date_dim=16), text_dim=32)
     assert isinstance(network.nodes, OwnWordsEncoder)
     inputs = canoe_talk()

@@ -12,6 +12,7 @@ from locigraph.gnn.encoders import EncoderConfig, HGTEncoder
 from locigraph.gnn.errors import GraphError
 from locigraph.gnn.features import TRAITS, GraphInputs, graph_inputs, node_types
 from locigraph.gnn.relations import RELATIONS, network_relations
+from locigraph.gnn.sketch import bucket
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.registry import UnknownNameError
 from locigraph.kg.snapshot import NO_TIME, Snapshot
@@ -165,9 +166,9 @@ def test_turns_by_one_speaker_share_the_speakers_part_and_other_nodes_have_none(
 def test_the_speakers_name_is_no_word_of_the_turn_unless_somebody_says_it() -> None:
     lexical = make_inputs(make_snapshot(make_turns(["canoe", "canoe", "canoe, Ann"]))).lexical
     assert torch.equal(lexical[0], lexical[1])  # "Ann: canoe" and "Ben: canoe"
-    bucket, _ = SKETCH.bucket("ann")
-    assert bucket != SKETCH.bucket("cano")[0]
-    assert [bool(row[bucket]) for row in lexical] == [False, False, True]
+    column, _ = bucket("ann", SKETCH.dim)
+    assert column != bucket("cano", SKETCH.dim)[0]
+    assert [bool(row[column]) for row in lexical] == [False, False, True]
 
 
 def test_turns_and_events_are_dated_and_facts_and_topics_are_not() -> None:

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from locigraph.gnn.encoders import QueryEncoder
 from locigraph.gnn.query import query_features, query_scale, query_widths
-from locigraph.gnn.query_encoder import QueryEncoder
-from locigraph.gnn.sketch import ContextHash, LexicalSketch
+from locigraph.gnn.sketch import ContextHash, LexicalSketch, bucket
 from locigraph.kg.language.tokens import terms
 from locigraph.training.config import ModelConfig
 from locigraph.training.network import GraphRetrieval
@@ -40,8 +40,8 @@ def test_an_untrained_query_is_embedding_and_terms_side_by_side() -> None:
     np.testing.assert_allclose(vectors[:, :6].detach(), FakeEncoder(6).encode(TEXTS), atol=1e-6)
     lexical = vectors[0, 6:22].tolist()
     for term in ("cano", "paint"):
-        bucket, sign = SKETCH.bucket(term)
-        assert lexical[bucket] == pytest.approx(5.0 * sign)
+        column, sign = bucket(term, SKETCH.dim)
+        assert lexical[column] == pytest.approx(5.0 * sign)
     assert np.abs(lexical).sum() == pytest.approx(10.0)
     np.testing.assert_allclose(vectors[:, 22:-1].detach(), 0.1 * features()[:, 22:-1], atol=1e-6)
     assert vectors[:, -1].tolist() == [1, 1, 1]
@@ -49,8 +49,8 @@ def test_an_untrained_query_is_embedding_and_terms_side_by_side() -> None:
 
 def test_repeated_terms_count_once_and_a_question_of_stop_words_has_none() -> None:
     vectors = encoder_of()(features())
-    bucket, sign = SKETCH.bucket("boat")
-    assert vectors[1, 6 + bucket].item() == pytest.approx(5.0 * sign)
+    column, sign = bucket("boat", SKETCH.dim)
+    assert vectors[1, 6 + column].item() == pytest.approx(5.0 * sign)
     assert terms(TEXTS[2]) == []
     assert not vectors[2, 6:22].any()
 

@@ -7,11 +7,11 @@ import torch
 
 from locigraph.gnn.encoders import GRAPH_ENCODERS, EncoderConfig
 from locigraph.gnn.errors import GraphError
-from locigraph.gnn.features import graph_inputs, node_types
+from locigraph.gnn.features import node_types
 from locigraph.gnn.relations import BLOCKS, MAX_HOPS, RELATIONS, NetworkRelation, network_relations
 from locigraph.kg.schema import NODE_TYPES, RELATION_LABELS
 from tests.fakes import make_turns
-from tests.fakes_graph import CONTEXT, SKETCH, TEXT_DIM, Extra, make_snapshot
+from tests.fakes_graph import CONTEXT, SKETCH, TEXT_DIM, Extra, make_inputs, make_snapshot
 
 CONFIG = EncoderConfig(TEXT_DIM, SKETCH.dim, CONTEXT.dim, attention_dim=4)
 
@@ -71,12 +71,12 @@ def person() -> Iterator[NetworkRelation]:
 def test_one_more_row_is_enough_for_features_and_encoders_to_use_it(name: str, person: NetworkRelation) -> None:
     turns = make_turns(["I met her", "Who?"])
     snapshot = make_snapshot(turns, [Extra("entity", "Maria Lopez")], [(0, "MENTIONS", 2)])
-    inputs = graph_inputs(snapshot, SKETCH, CONTEXT)
+    inputs = make_inputs(snapshot)
     assert "entity" in node_types(network_relations())
     position = network_relations().index(person)
     assert (2, 0, position) in zip(*(t.tolist() for t in (inputs.source, inputs.target, inputs.relation)), strict=True)
 
-    vectors = GRAPH_ENCODERS[name].make(CONFIG)(inputs)
+    vectors = GRAPH_ENCODERS[name](CONFIG)(inputs)
     text, words = inputs.text, inputs.lexical
     # Turn 0 and the turn after it are in the table as shipped; the person comes in by the new row.
     torch.testing.assert_close(vectors.text[0], 0.5 * text[0] + 0.15 * text[1] + 0.4 * text[2])
@@ -86,4 +86,4 @@ def test_one_more_row_is_enough_for_features_and_encoders_to_use_it(name: str, p
 def test_without_that_row_people_are_not_among_the_nodes() -> None:
     snapshot = make_snapshot(make_turns(["I met her", "Who?"]), [Extra("entity", "Maria Lopez")], [(0, "MENTIONS", 2)])
     assert "person" not in RELATIONS
-    assert graph_inputs(snapshot, SKETCH, CONTEXT).rows.tolist() == [0, 1]
+    assert make_inputs(snapshot).rows.tolist() == [0, 1]

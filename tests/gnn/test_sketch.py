@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from locigraph.gnn.query import query_features
-from locigraph.gnn.sketch import ContextHash, LexicalSketch, stable_hash
+from locigraph.gnn.sketch import ContextHash, LexicalSketch, bucket, stable_hash
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.snapshot import NO_TIME
 from tests.fakes import FakeEncoder
@@ -49,9 +49,9 @@ WIDE = LexicalSketch(1024)
 
 def columns(rows: NDArray[np.float32], *names: str) -> NDArray[np.float32]:
     """The numbers of some terms that share no bucket, without their signs, [documents, terms]."""
-    places = [WIDE.bucket(name) for name in names]
-    assert len({bucket for bucket, _ in places}) == len(names)
-    return np.stack([rows[:, bucket] * sign for bucket, sign in places], axis=1)
+    places = [bucket(name, WIDE.dim) for name in names]
+    assert len({column for column, _ in places}) == len(names)
+    return np.stack([rows[:, column] * sign for column, sign in places], axis=1)
 
 
 def test_the_weight_of_a_term_is_worked_by_hand() -> None:
@@ -74,7 +74,7 @@ def test_where_no_terms_collide_the_inner_product_with_a_question_is_bm25(
 ) -> None:
     sketch = LexicalSketch(1024, k1=k1, b=b)
     assert terms(" ".join(WORDS)) == WORDS
-    assert len({sketch.bucket(word)[0] for word in WORDS}) == len(WORDS)
+    assert len({bucket(word, sketch.dim)[0] for word in WORDS}) == len(WORDS)
     rows = sketch.documents(documents, kinds=["episode"] * len(documents))
     # A term that a question repeats counts once.
     exact = [sum(row.get(term, 0.0) for term in set(asked)) for row in bm25(documents, k1=k1, b=b)]
@@ -83,7 +83,7 @@ def test_where_no_terms_collide_the_inner_product_with_a_question_is_bm25(
 
 def test_hashed_terms_of_both_signs_match_questions_with_their_own_sign() -> None:
     sketch = LexicalSketch(1024)
-    assert {sketch.bucket(word)[1] for word in WORDS} == {1.0, -1.0}
+    assert {bucket(word, sketch.dim)[1] for word in WORDS} == {1.0, -1.0}
     rows = sketch.documents([[word] for word in WORDS], kinds=["episode"] * 8)
     scores = rows @ np.stack([query_of(sketch, [word]) for word in WORDS]).T
     assert (np.diag(scores) > 0).all()
@@ -143,7 +143,7 @@ def test_documents_without_terms_have_empty_sketches() -> None:
 
 def test_hashes_are_the_same_on_every_machine() -> None:
     assert stable_hash("canoe") == 17139863577399215115
-    assert LexicalSketch(1024).bucket("canoe") == (
+    assert bucket("canoe", 1024) == (
         17139863577399215115 % 1024,
         1.0 if 17139863577399215115 >> 40 & 1 else -1.0,
     )

@@ -19,7 +19,7 @@ from locigraph.training.checkpoint import Checkpoint, load_checkpoint
 from locigraph.training.config import ModelConfig
 from locigraph.training.errors import CheckpointError
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
-from locigraph.training.network import GraphRetrieval, weights_of
+from locigraph.training.network import GraphRetrieval
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import SMALL_MODEL, TEXT_DIM, planted_space, small_checkpoint
 
@@ -44,7 +44,7 @@ def encoded(checkpoint: Checkpoint) -> tuple[np.ndarray, np.ndarray]:
 
 def checkpoint_of(model: ModelConfig) -> Checkpoint:
     torch.manual_seed(0)
-    return replace(small_checkpoint(), model=model, weights=weights_of(GraphRetrieval(model, text_dim=TEXT_DIM)))
+    return replace(small_checkpoint(), model=model, weights=GraphRetrieval(model, text_dim=TEXT_DIM).weights())
 
 
 @pytest.mark.parametrize("encoder", list(GRAPH_ENCODERS))

@@ -12,7 +12,7 @@ from locigraph.kg.types import TurnId
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.explanation import Explanation, explain
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph, inputs_of
-from locigraph.training.network import GraphRetrieval, weights_of
+from locigraph.training.network import GraphRetrieval
 from tests.fakes import FakeEncoder, make_turns
 from tests.fakes_graph import SMALL_MODEL, TEXT_DIM, Extra, make_snapshot, planted_space, small_checkpoint
 
@@ -29,7 +29,7 @@ def checkpoint_of(encoder: str, *, excluded: list[str] | None = None, moved: flo
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(moved * torch.randn_like(parameter))
-    return dataclasses.replace(CHECKPOINT, model=model, weights=weights_of(network))
+    return dataclasses.replace(CHECKPOINT, model=model, weights=network.weights())
 
 
 def sum_of(found: Explanation) -> float:

@@ -158,7 +158,7 @@ class Oracle(GraphEncoder):
     """Knows all edges: its logit of a pair is high where the pair is one, and low elsewhere."""
 
     def __init__(self, inputs: GraphInputs, *, is_right: bool = True) -> None:
-        made = GRAPH_ENCODERS["mixing"].make(Watch().network.nodes.config)
+        made = GRAPH_ENCODERS["mixing"](Watch().network.nodes.config)
         super().__init__(made.config)
         known = zip(inputs.source.tolist(), inputs.target.tolist(), strict=True)
         self.pairs = {*known, *((i, i) for i in range(inputs.num_turns))}
