@@ -19,8 +19,8 @@ from benchmarks.second_pass import Scores, compared, recall_and_ndcg, shown
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.evaluation.asking import joined_runs
 from locigraph.scripts.assembly import graphs, opening
+from locigraph.scripts.assembly.fold_task import Asker
 from locigraph.scripts.experiments import provenance
-from locigraph.training.comparison import run_checkpoint
 from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
 from locigraph.training.folds import FoldTrainer, plan_folds
 
@@ -66,7 +66,7 @@ def main() -> None:
                     folder = Path(options.runs) / name / f"fold-{fold.index}"
                     made = trainer.train(fold, Settings(training=training), folder=folder, seed=0, name=name)
                     tested = [q for q in corpus.questions if SpaceId(q.space) in fold.test]
-                    runs.append(run_checkpoint(made, tested, views=views, encoder=encoder, name=name))
+                    runs.append(Asker(tested, encoder, views).checkpoint(made, tested, name=name))
                 rankings = joined_runs(runs).rankings
                 asked = [question for question in corpus.questions if question.question_id in rankings]
                 scores = np.array([recall_and_ndcg(rankings[q.question_id], q.evidence) for q in asked])

@@ -38,7 +38,6 @@ from benchmarks.second_pass import PASSES, compared, recall_and_ndcg, shown
 from locigraph.consolidation.classification import category_types, rest_categories
 from locigraph.gnn.relations import RELATIONS, NetworkRelation
 from locigraph.kg.corpora import Corpus
-from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import EPISODE, searchable_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
@@ -47,9 +46,9 @@ from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation.leaks import Fold
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly import graphs, opening
+from locigraph.scripts.assembly.fold_task import Asker
 from locigraph.scripts.assembly.settings import DEFAULT_DTYPE, CorpusSettings, EncoderSettings
 from locigraph.scripts.experiments import learning
-from locigraph.training.comparison import run_checkpoint
 from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
 from locigraph.training.folds import FoldTrainer, plan_folds
 
@@ -261,7 +260,7 @@ def compare(
     folds: Sequence[Fold],
     settings: Settings,
     tried: Sequence[Sequence[str]],
-    encoder: TextEncoder,
+    encoder: CachedTextEncoder,
     *,
     start: Sequence[float],
 ) -> list[dict[str, Any]]:
@@ -292,7 +291,7 @@ def compare(
                     RELATIONS.add(replace(relation, start=(start[0], start[1], None)))
                     added.callback(RELATIONS.remove, relation.name)
                 made = learnt.trainer.train(fold, settings, folder=Path(folder), seed=0, name=f"{name}, {fold.index}")
-                rankings = run_checkpoint(made, tested, views=asked.views, encoder=encoder, name=name).rankings
+                rankings = Asker(tested, encoder, asked.views).checkpoint(made, tested, name=name).rankings
                 scores[name] += [recall_and_ndcg(rankings[q.question_id], q.evidence) for q in tested]
         whole = {name: np.array(values) for name, values in scores.items()}
         found = [

@@ -76,7 +76,7 @@ def ablate(
     chosen = known if variants is None else {name: known[name] for name in variants}
     opening.require_questions(loaded, "there is nothing to evaluate")
 
-    from locigraph.training.comparison import run_checkpoint  # imports the vector index
+    from locigraph.scripts.assembly.fold_task import Asker  # imports the vector index
 
     extractor = graphs.extractor_for(consolidation, loaded, clients_of(llm))
     text_encoder = opening.held_out_encoder(encoder, loaded.questions)
@@ -89,7 +89,7 @@ def ablate(
             here = folder / name.replace(" ", "-") / f"fold-{fold.index}"
             checkpoint = fold_trainer.train(fold, settings, folder=here, seed=seed, name=f"{name}, fold {fold.index}")
             tested = [q for q in loaded.questions if q.space in fold.test]
-            return run_checkpoint(checkpoint, tested, views=views, encoder=text_encoder, name=name)
+            return Asker(tested, text_encoder, views).checkpoint(checkpoint, tested, name=name)
 
         fold_of = {space: fold.index for fold in planned for space in fold.test}
         left_out = learnt_questions(loaded, planned, seen_by(text_encoder.adapter))

@@ -42,6 +42,7 @@ def adapt(
     from locigraph.scripts.assembly import opening
     from locigraph.scripts.console.terminal import printable, validated
     from locigraph.scripts.experiments import learning, provenance
+    from locigraph.training.identity import TrainingRun
 
     provenance.source_commit()
     loaded = opening.read_corpus(corpus, store=store)
@@ -50,15 +51,9 @@ def adapt(
     from locigraph.training.adapter import train_adapter  # imports PyTorch
 
     with learning.training_sets(loaded, store, also, None, validation=validation) as sets:
-        trained = train_adapter(
-            sets,
-            adapter,
-            trainer,
-            model=encoder,
-            folder=Path(output),
-            seed=seed,
-            details=provenance.manifest(seed, corpus={"path": loaded.path, "sha256": loaded.sha256}),
-        )
+        details = provenance.manifest(seed, corpus={"path": loaded.path, "sha256": loaded.sha256})
+        run = TrainingRun(Path(output), trainer, seed, details, name="adapter")
+        trained = train_adapter(sets, adapter, run, model=encoder)
     print(f"adapter {trained.version} in {trained.folder}: {validated(trained.details['validation'])}")
     use = f"--encoder.adapter {shlex.quote(str(trained.folder))}"
     print(printable(f"to train a graph network on its embeddings: locigraph train {use}"))

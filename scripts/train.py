@@ -47,6 +47,7 @@ def train(
     from locigraph.scripts.console.terminal import validated
     from locigraph.scripts.experiments import learning, provenance
     from locigraph.training.folds import refuse_validation_on_adapter_data
+    from locigraph.training.identity import TrainingRun
 
     provenance.source_commit()
     questions_by = learning.question_writer(writer)
@@ -61,17 +62,9 @@ def train(
 
         from locigraph.training.graph_training import train_checkpoint  # imports Lightning
 
-        checkpoint = train_checkpoint(
-            sets,
-            settings,
-            trainer,
-            encoder=text_encoder,
-            folder=Path(output),
-            seed=seed,
-            details=provenance.manifest(seed, corpus={"path": loaded.path, "sha256": loaded.sha256}),
-            with_fusion=True,
-            writer=questions_by,
-        )
+        details = provenance.manifest(seed, corpus={"path": loaded.path, "sha256": loaded.sha256})
+        run = TrainingRun(Path(output), trainer, seed, details)
+        checkpoint = train_checkpoint(sets, settings, run, encoder=text_encoder, with_fusion=True, writer=questions_by)
     print(f"checkpoint {checkpoint.version} in {Path(output) / 'checkpoint'}")
     for name, stage in checkpoint.details["stages"].items():
         print(f"  {name}: {validated(stage)}")

@@ -14,7 +14,6 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -27,9 +26,9 @@ from locigraph.kg.schema import EPISODE, answer_types
 from locigraph.retrieval.errors import TextEncoderError
 from locigraph.retrieval.text.text_adapter import TextAdapter, add_adapter, read_adapter, save_adapter
 from locigraph.retrieval.text.text_encoder import load_model
-from locigraph.training.config import AdapterConfig, TrainerConfig
+from locigraph.training.config import AdapterConfig
 from locigraph.training.errors import TrainingDataError, TrainingError
-from locigraph.training.identity import ADAPTER_ALGORITHM, RunIdentity, recorded_devices
+from locigraph.training.identity import ADAPTER_ALGORITHM, RunIdentity, TrainingRun, recorded_devices
 from locigraph.training.lightning_run import RankingModule, is_first_process, run_lightning
 from locigraph.training.ranking_scores import inner_products
 from locigraph.training.snapshots import (
@@ -179,36 +178,21 @@ class TextAdaptation(RankingModule):
         return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
-def train_adapter(
-    data: Sequence[TrainingSet],
-    config: AdapterConfig,
-    trainer: TrainerConfig,
-    *,
-    model: str,
-    folder: Path,
-    seed: int,
-    details: Mapping[str, Any],
-) -> TextAdapter:
+def train_adapter(data: Sequence[TrainingSet], config: AdapterConfig, run: TrainingRun, *, model: str) -> TextAdapter:
     """Train an adapter, resume its interrupted training, or read the finished one of the same identity.
 
     Args:
         data: One training set per corpus, at least one; the embeddings of the graphs are not used.
         config: Settings of the training.
-        trainer: Devices, precision and logging.
+        run: The adapter is written to its folder's subfolder ``adapter``.
         model: Name or folder of the text encoder.
-        folder: The adapter is written to ``folder/adapter``.
-        seed: Random seed.
-        details: Recorded in the manifest.
-
-    Returns:
-        The adapter.
 
     Raises:
         TrainingDataError: If there is no question to learn from, or a space is in both training and validation.
         TrainingError: If ``trainer.compile`` is set, which is for the graph network only.
         TextEncoderError: If the text encoder cannot be loaded.
     """
-    if trainer.compile:
+    if run.trainer.compile:
         raise TrainingError("trainer.compile is for the graph network; leave it out to train an adapter")
     graphs = graphs_of(data)
     made = [(text_example(graph, turn_before=config.turn_before), graph.is_training) for graph in graphs]
@@ -218,47 +202,43 @@ def train_adapter(
     identity = RunIdentity(
         ADAPTER_ALGORITHM,
         dataclasses.asdict(config),
-        seed,
+        run.seed,
         model,
-        trainer.precision,
-        recorded_devices(trainer),
+        run.trainer.precision,
+        recorded_devices(run.trainer),
         *train_and_validation_spaces(data),
         data={"texts": _fingerprint([example for example, _ in examples])},
         questions=questions_fingerprint(graphs),
     )
-    target = folder / "adapter"
+    target = run.folder / "adapter"
     try:
         done = read_adapter(target, base=model)
         if done.details.get("identity") == identity.as_json():
             return done
     except TextEncoderError:
         pass  # missing, damaged, or of another text encoder: trained again below
-    torch.manual_seed(seed)
+    torch.manual_seed(run.seed)
     encoder = load_model(model, device="cpu")  # Lightning moves it
     add_adapter(encoder, rank=config.rank, dropout=config.dropout)
     encoder.train()  # it is loaded in evaluation mode
     steps = [part for example, is_training in examples if is_training for part in example.parts(config.questions)]
-    folder.mkdir(parents=True, exist_ok=True)
-    path = identity.resume_point(folder, "adapt")
     result = run_lightning(
-        TextAdaptation(encoder, config, examples=len(steps), seed=seed),
+        TextAdaptation(encoder, config, examples=len(steps), seed=run.seed),
         steps,
         [example for example, is_training in examples if not is_training],
-        trainer,
-        seed=seed,
+        run,
+        identity,
+        "adapt",
+        seed=run.seed,
         epochs=config.epochs,
         patience=config.patience,
         ema_decay=0.0,  # the learning rate falls to 0 instead
         gradient_clip=config.gradient_clip,
-        path=path,
-        name="adapter",
-        group=folder.name,
-        logged={**dataclasses.asdict(config), "seed": seed, "text_encoder": model},
     )
     if is_first_process():
-        recorded = {**details, "identity": identity.as_json(), "validation": result}
+        recorded = {**run.details, "identity": identity.as_json(), "validation": result}
         save_adapter(encoder, target, base=model, details=recorded, seen=seen_texts_of(graphs))
-        path.unlink(missing_ok=True)
+        identity.resume_point(run.folder, "adapt").unlink(missing_ok=True)
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.barrier()  # the other processes read what the first one has written
     return read_adapter(target, base=model)

@@ -1,8 +1,9 @@
-"""Evaluation of a checkpoint on questions."""
+"""Searches graph embeddings by a checkpoint for the questions of an evaluation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 
 import numpy as np
@@ -11,8 +12,6 @@ from numpy.typing import NDArray
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.types import Question
 from locigraph.kg.views import View, Views
-from locigraph.retrieval.evaluation.asking import run_strategy
-from locigraph.retrieval.evaluation.outcomes import StrategyRun
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.index.milvus import MilvusIndex
@@ -26,31 +25,27 @@ from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
 _HELD = 8  # encoded views that are kept in memory; questions about a space mostly follow one another
 
 
-def run_checkpoint(
+@contextmanager
+def searchable(
     checkpoint: Checkpoint,
     questions: Sequence[Question],
     *,
     views: Views,
     encoder: TextEncoder,
     index: MilvusIndex | None = None,
-    wrap: Callable[[Retriever], Retriever] = lambda retriever: retriever,
-    name: str | None = None,
-    pack_contexts: bool = False,
-    unanswerable: Sequence[Question] = (),
-) -> StrategyRun:
-    """Embed the questions' graphs with a checkpoint, and search the embeddings for every question.
+) -> Iterator[tuple[Retriever, Retriever]]:
+    """Embed the graphs of some questions with a checkpoint, to search the embeddings.
+
+    Yields:
+        The retriever, and the same one over vectors in memory, which is faster than an embedded index.
 
     Args:
         checkpoint: The trained model.
-        questions: Questions with evidence.
+        questions: All questions that will be asked.
         views: The questions' graphs.
         encoder: Text encoder.
-        index: Vector index that the embeddings are written to and searched in, except for contexts. None searches them
-            exactly in memory, which gives the results of an exact index without the time to write one.
-        wrap: Wraps the retriever, for example in a reranker.
-        name: Name of the run in the results; None for the retriever's own, such as v2.
-        pack_contexts: Whether to pack the hits into contexts.
-        unanswerable: As in ``run_strategy``.
+        index: Vector index that the embeddings are written to and searched in. None searches them exactly in memory,
+            which gives the results of an exact index without the time to write one.
 
     Raises:
         LeakError: If the checkpoint was trained or validated on the conversation of a question.
@@ -58,29 +53,24 @@ def run_checkpoint(
     refuse_trained_on(checkpoint, questions, option="checkpoint")
 
     def over(vectors: GraphVectors) -> Retriever:
-        retriever = GraphEmbeddingRetriever(
+        return GraphEmbeddingRetriever(
             vectors,
             CheckpointQueryEncoder(checkpoint, encoder),
             views.texts,
             view_of=lambda space, as_of: views.of(space, as_of).name,
         )
-        return wrap(retriever)
 
-    def ask(retriever: Retriever, packer: Retriever) -> StrategyRun:
-        packed = views if pack_contexts else None
-        return run_strategy(retriever, questions, packed, name=name, unanswerable=unanswerable, packer=packer)
-
-    needed = list(dict.fromkeys(views.of(q.space, q.asked_at) for q in (*questions, *unanswerable)))
+    needed = list(dict.fromkeys(views.of(q.space, q.asked_at) for q in questions))
     in_memory = over(_EncodedViews(checkpoint, views, needed))
     if index is None:
-        return ask(in_memory, in_memory)
+        yield in_memory, in_memory
+        return
     done = refresh(index, checkpoint, needed, views.snapshot, alias=None)
-    run = ask(over(index.open(done.collection)), in_memory)
+    yield over(index.open(done.collection)), in_memory
     # These embeddings serve only this run, and keeping those of every fold would fill the index. They are kept only if
     # a refresh with the same checkpoint and graphs has put them in use.
     if index.alias_target(GRAPH_ALIAS) != done.collection:
         index.drop(done.collection)
-    return run
 
 
 class _EncodedViews:

@@ -21,6 +21,7 @@ from locigraph.retrieval.text.text_adapter import TextAdapter
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.config import Settings, TrainerConfig
 from locigraph.training.errors import TrainingError
+from locigraph.training.identity import TrainingRun
 from locigraph.training.pseudo_questions import RULES, QuestionWriter
 from locigraph.training.snapshots import TrainingSet, graphs_of, seen_texts_of
 
@@ -161,18 +162,10 @@ class FoldTrainer:
         """
         from locigraph.training.graph_training import train_checkpoint  # imports Lightning
 
-        return train_checkpoint(
-            self.data(fold),
-            settings,
-            dataclasses.replace(self.trainer, devices=1),
-            encoder=self.encoder,
-            folder=folder,
-            seed=seed,
-            details={**self.details, "fold": fold.index, "name": name},
-            writer=self.writer,
-            name=name,
-            experiment=self.experiment,
-        )
+        details = {**self.details, "fold": fold.index, "name": name}
+        one_device = dataclasses.replace(self.trainer, devices=1)
+        run = TrainingRun(folder, one_device, seed, details, name, self.experiment)
+        return train_checkpoint(self.data(fold), settings, run, encoder=self.encoder, writer=self.writer)
 
 
 def without_wordings(questions: Sequence[Question], tested: Sequence[Question]) -> tuple[Question, ...]:

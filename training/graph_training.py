@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,11 +14,11 @@ from locigraph.gnn.encoders import TurnVectors
 from locigraph.gnn.losses import multi_positive_loss
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.training.checkpoint import Checkpoint, load_checkpoint
-from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
+from locigraph.training.config import Settings, TrainingConfig
 from locigraph.training.errors import CheckpointError, TrainingDataError
 from locigraph.training.examples import SpaceExample, make_example
 from locigraph.training.fusion import fusion_details
-from locigraph.training.identity import CHECKPOINT_ALGORITHM, RunIdentity, recorded_devices
+from locigraph.training.identity import CHECKPOINT_ALGORITHM, RunIdentity, TrainingRun, recorded_devices
 from locigraph.training.lightning_run import RankingModule, is_first_process, run_lightning
 from locigraph.training.network import GraphRetrieval
 from locigraph.training.objectives import LOSSES, Scorer, require_known_names
@@ -109,32 +108,22 @@ class GraphTraining(RankingModule):
 def train_checkpoint(
     data: Sequence[TrainingSet],
     settings: Settings,
-    trainer: TrainerConfig,
+    run: TrainingRun,
     *,
     encoder: TextEncoder,
-    folder: Path,
-    seed: int,
-    details: Mapping[str, Any],
     with_fusion: bool = False,
     writer: QuestionWriter = RULES,
-    name: str = "train",
-    experiment: str = "",
 ) -> Checkpoint:
     """Train a graph encoder, resume its interrupted training, or load the finished one of the same identity.
 
     Args:
         data: At least one training set; several for several corpora, or for several extractors' graphs of one corpus.
         settings: Model, stages and optimiser.
-        trainer: Where and how to run.
+        run: The checkpoint is written to its folder's subfolder ``checkpoint``.
         encoder: Text encoder.
-        folder: The checkpoint is written to ``folder/checkpoint``, resume points and logs beside it.
-        seed: Random seed.
-        details: Recorded in the manifest.
         with_fusion: Whether to learn a linear fusion from the same questions too, for the manifest; the baseline
             ``fusion-zero`` uses it.
         writer: Turns facts into pseudo-questions, if a loss in the settings needs them.
-        name: Shown on the progress bar; name of the run in Weights & Biases.
-        experiment: Groups the runs in Weights & Biases; empty for the folder's name.
 
     Raises:
         UnknownNameError: If the settings name an unknown encoder or loss.
@@ -142,7 +131,7 @@ def train_checkpoint(
         TrainingDataError: If there is nothing to train on, or a space is in both training and validation.
     """
     started = time.monotonic()
-    training = settings.training
+    training, target = settings.training, run.folder / "checkpoint"
     require_known_names(settings)
     graphs = graphs_of(data)
     if not any(graph.is_training for graph in graphs):
@@ -155,17 +144,17 @@ def train_checkpoint(
     identity = RunIdentity(
         CHECKPOINT_ALGORITHM,
         asdict(settings),
-        seed,
+        run.seed,
         encoder.model_id,
-        trainer.precision,
-        recorded_devices(trainer),
+        run.trainer.precision,
+        recorded_devices(run.trainer),
         *train_and_validation_spaces(data),
         data={graph.name: graph.snapshot.fingerprint for graph in graphs},
         questions=questions_fingerprint(graphs),
         writer=writer.name if asks else None,
     )
     try:
-        done = load_checkpoint(folder / "checkpoint", text_encoder=encoder.model_id)
+        done = load_checkpoint(target, text_encoder=encoder.model_id)
         if done.details.get("identity") == identity.as_json():
             return done
     except CheckpointError:
@@ -185,39 +174,36 @@ def train_checkpoint(
     # Whatever the seed, so that the weights of several trainings can be averaged; each epoch draws from the seed.
     torch.manual_seed(0)
     network = GraphRetrieval(settings.model, text_dim=text_dim)
-    folder.mkdir(parents=True, exist_ok=True)
     stages: dict[str, dict[str, float]] = {}
     for number, (stage, epochs) in enumerate(zip(STAGES, (training.pretrain_epochs, training.epochs), strict=True)):
         if not epochs:
             continue
         network.train()
-        if trainer.compile:
+        if run.trainer.compile:
             # In place, so that the names of the weights stay as they are.
             network.nodes.compile(dynamic=True)
-        stage_seed = 10 * seed + number  # shared with no other stage or seed
+        stage_seed = 10 * run.seed + number  # shared with no other stage or seed
         losses = training.pretrain_losses if stage == "pretrain" else None
         stages[stage] = run_lightning(
             GraphTraining(network, training, losses, seed=stage_seed),
             train,
             validation,
-            trainer,
+            run,
+            identity,
+            stage,
             seed=stage_seed,
             epochs=epochs,
             patience=training.patience,
             ema_decay=training.ema_decay,
             gradient_clip=training.gradient_clip,
-            path=identity.resume_point(folder, stage),
-            name=name,
-            group=experiment or folder.name,
-            logged={**asdict(settings), "seed": seed, "text_encoder": encoder.model_id},
         )
-    recorded = {**details, **fusion, "identity": identity.as_json(), "stages": stages}
+    recorded = {**run.details, **fusion, "identity": identity.as_json(), "stages": stages}
     recorded["seconds"] = round(time.monotonic() - started, 1)
     checkpoint = Checkpoint(
         network.weights(), settings.model, encoder.model_id, text_dim, recorded, seen_texts_of(graphs)
     )
     if is_first_process():  # with several devices, every process gets here
-        checkpoint.save(folder / "checkpoint")
+        checkpoint.save(target)
         for stage in STAGES:  # no longer needed, and larger than the checkpoint
-            identity.resume_point(folder, stage).unlink(missing_ok=True)
+            identity.resume_point(run.folder, stage).unlink(missing_ok=True)
     return checkpoint

@@ -63,6 +63,27 @@ class RunIdentity:
         return folder / f"{stage}-{self.fingerprint}.ckpt"
 
 
+@dataclass(frozen=True)
+class TrainingRun:
+    """Where a training is written, where and how it runs, and what is recorded of it.
+
+    Attributes:
+        folder: The result is written to a subfolder; resume points and logs are beside it.
+        trainer: Where and how to run.
+        seed: Random seed.
+        details: Recorded in the manifest, such as commit and versions.
+        name: Shown on the progress bar; name of the run in Weights & Biases.
+        experiment: Groups the runs in Weights & Biases; empty for the folder's name.
+    """
+
+    folder: Path
+    trainer: TrainerConfig
+    seed: int
+    details: Mapping[str, Any]
+    name: str = "train"
+    experiment: str = ""
+
+
 def recorded_devices(trainer: TrainerConfig) -> int | str:
     """The devices of a training as its identity records them: ``auto`` for one device, whether given as ``auto`` or 1.
 

@@ -8,7 +8,7 @@ import logging
 import math
 import signal
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +17,7 @@ import lightning as L  # noqa: N812  (the name Lightning's own documentation use
 import numpy as np
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.strategies import DDPStrategy
@@ -27,8 +28,8 @@ from torch.utils.data import DataLoader, Sampler
 from tqdm import tqdm
 
 from locigraph.kg.files import replace_file
-from locigraph.training.config import TrainerConfig
 from locigraph.training.errors import TrainingError
+from locigraph.training.identity import RunIdentity, TrainingRun
 from locigraph.training.ranking_scores import RankingScores
 
 _SEAL_BYTES = hashlib.sha256().digest_size
@@ -158,21 +159,6 @@ def _copied(module: L.LightningModule) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in module.state_dict().items()}
 
 
-class ResumePoint(L.Callback):
-    """Saves everything needed to resume the run at the end of every epoch.
-
-    Args:
-        path: File to write.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Replace the file by one of the present state."""
-        trainer.save_checkpoint(self._path, weights_only=False)
-
-
 class SealedCheckpoint(TorchCheckpointIO):
     """Lightning's checkpoints, each after a checksum of the whole file, and written completely or not at all.
 
@@ -294,35 +280,31 @@ def run_lightning(
     module: L.LightningModule,
     train: Sequence[Any],
     validation: Sequence[Any],
-    config: TrainerConfig,
+    run: TrainingRun,
+    identity: RunIdentity,
+    stage: str,
     *,
     seed: int,
     epochs: int,
     patience: int,
     ema_decay: float,
     gradient_clip: float,
-    path: Path,
-    name: str,
-    group: str,
-    logged: Mapping[str, Any],
 ) -> dict[str, float]:
-    """Train a module; an interrupted run is resumed after its last complete epoch.
+    """Train a module in one stage of a training; an interrupted run is resumed after its last complete epoch.
 
     Args:
         module: Trained in place; left with the best validated moving average of its parameters or, without validation,
             the last one. It must log ``val/score``, where higher is better.
         train: Examples to learn from, each one step. They need a method ``to(device)``.
         validation: Examples whose questions decide when to stop. Every process validates on all of them.
-        config: Where and how to run.
+        run: Where and how to run.
+        identity: Identity of the training; its settings are logged.
+        stage: Name of the stage; its resume point stays after the last epoch.
         seed: Random seed of the order of the training examples.
         epochs: Maximum number of epochs.
         patience: Number of epochs without a better validation score after which to stop.
         ema_decay: Decay of the moving average; 0 for none.
         gradient_clip: Maximum norm of the gradient; 0 switches clipping off.
-        path: File of the resume point: ``folder/<stage>-<fingerprint>.ckpt``. Logs are beside it.
-        name: Shown on the progress bar; name of the run in Weights & Biases.
-        group: Groups the runs of an experiment in Weights & Biases.
-        logged: Hyper-parameters to log.
 
     Returns:
         ``val_score``, the best validation score; ``best_epoch``, its epoch, or -1 if no epoch was better than the
@@ -332,7 +314,13 @@ def run_lightning(
     Raises:
         TrainingError: If the trainer cannot run here.
     """
+    config = run.trainer
+    run.folder.mkdir(parents=True, exist_ok=True)
+    path = identity.resume_point(run.folder, stage)
     best = AverageAndStop(ema_decay=ema_decay, patience=patience)
+    resume_point = LambdaCallback(
+        on_train_epoch_end=lambda trainer, _: trainer.save_checkpoint(path, weights_only=False)
+    )
     with warnings.catch_warnings():
         for message in _EXPECTED_WARNINGS:
             warnings.filterwarnings("ignore", message=message)
@@ -345,8 +333,8 @@ def run_lightning(
                 strategy=DDPStrategy(find_unused_parameters=True) if config.num_devices != 1 else "auto",
                 max_epochs=epochs,
                 gradient_clip_val=gradient_clip,
-                logger=_loggers(config, path, name, group, logged) or False,
-                callbacks=[best, StepProgress(f"{name} {path.name.partition('-')[0]}"), ResumePoint(path)],
+                logger=_loggers(run, identity, stage) or False,
+                callbacks=[best, StepProgress(f"{run.name} {stage}"), resume_point],
                 plugins=SealedCheckpoint(),
                 # ``EpochSampler`` distributes the training examples. If those of validation were distributed, some
                 # would count twice, and a process without a question would leave the others waiting.
@@ -391,27 +379,27 @@ def _interruptible() -> Iterator[None]:
         raise KeyboardInterrupt from None
 
 
-def _loggers(config: TrainerConfig, path: Path, name: str, group: str, logged: Mapping[str, Any]) -> list[Logger]:
+def _loggers(run: TrainingRun, identity: RunIdentity, stage: str) -> list[Logger]:
     loggers: list[Logger] = []
-    if config.csv_log:
-        loggers.append(CSVLogger(str(path.parent), name=path.stem, version=""))
-    if config.wandb_mode != "disabled":
+    if run.trainer.csv_log:
+        loggers.append(CSVLogger(str(run.folder), name=f"{stage}-{identity.fingerprint}", version=""))
+    if run.trainer.wandb_mode != "disabled":
         import wandb
 
-        stage, _, fingerprint = path.stem.partition("-")
         # The same for all stages of a training, and for the runs that resume it.
-        run = hashlib.sha256(str(path.absolute().with_name(fingerprint)).encode()).hexdigest()[:16]
-        if wandb.run is not None and wandb.run.id != run:  # the run of another training in this process
+        place = str(run.folder.absolute() / identity.fingerprint)
+        run_id = hashlib.sha256(place.encode()).hexdigest()[:16]
+        if wandb.run is not None and wandb.run.id != run_id:  # the run of another training in this process
             wandb.finish()
         logger = WandbLogger(
-            project=config.wandb_project,
-            name=name,
-            group=group,
-            id=run,
+            project=run.trainer.wandb_project,
+            name=run.name,
+            group=run.experiment or run.folder.name,
+            id=run_id,
             prefix=stage,
-            save_dir=str(path.parent),
-            offline=config.wandb_mode == "offline",
+            save_dir=str(run.folder),
+            offline=run.trainer.wandb_mode == "offline",
         )
-        logger.log_hyperparams(dict(logged))
+        logger.log_hyperparams({**identity.config, "seed": run.seed, "text_encoder": identity.text_encoder})
         loggers.append(logger)
     return loggers

@@ -18,7 +18,7 @@ from locigraph.retrieval.strategies.weighted_sum import Fusion, FusionRetriever
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly.search_parts import SearchParts
 from locigraph.training.checkpoint import Checkpoint
-from locigraph.training.comparison import run_checkpoint
+from locigraph.training.comparison import searchable
 from locigraph.training.config import Settings, changed
 from locigraph.training.folds import FoldTrainer
 from locigraph.training.fusion import SignalExample, SignalReader
@@ -51,17 +51,9 @@ class Asker:
 
     def checkpoint(self, made: Checkpoint, questions: Sequence[Question], *, name: str) -> StrategyRun:
         """Rank turns by the graph embeddings of a checkpoint."""
-        return run_checkpoint(
-            made,
-            questions,
-            views=self.views,
-            encoder=self.encoder,
-            index=self.index,
-            wrap=self.wrap,
-            name=name,
-            pack_contexts=self.packs,
-            unanswerable=self._unanswerable(questions),
-        )
+        asked = [*questions, *self._unanswerable(questions)]
+        with searchable(made, asked, views=self.views, encoder=self.encoder, index=self.index) as (retriever, packer):
+            return self.retriever(retriever, questions, name=name, packer=packer)
 
     def fusion(self, fusion: Fusion, questions: Sequence[Question], *, name: str) -> StrategyRun:
         """Rank turns by a fusion of signals."""

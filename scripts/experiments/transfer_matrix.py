@@ -34,6 +34,7 @@ from locigraph.scripts.experiments.result_files import learnt_questions
 from locigraph.training.checkpoint import Checkpoint, load_checkpoint
 from locigraph.training.config import Settings, TrainerConfig
 from locigraph.training.folds import refuse_trained_on, refuse_validation_on_adapter_data, seen_by
+from locigraph.training.identity import TrainingRun
 
 _METRICS = ("recall@10", "ndcg@10")
 (_PROPOSED,) = (row for row in STRATEGIES.values() if row.zero_shot is not None and row.is_proposed)
@@ -113,20 +114,10 @@ class TransferMatrix:
         refuse_validation_on_adapter_data(encoder.adapter, sets)
         from locigraph.training.graph_training import train_checkpoint  # imports Lightning
 
-        return train_checkpoint(
-            sets,
-            self._settings,
-            self._trainer,
-            encoder=encoder,
-            folder=self._folder / name,
-            seed=self._seed,
-            details=provenance.manifest(
-                self._seed, corpora={source: each.corpus.sha256 for source, each in zip(sources, graphs, strict=True)}
-            ),
-            with_fusion=True,
-            name=name,
-            experiment=self._folder.name,
-        )
+        corpora = {source: each.corpus.sha256 for source, each in zip(sources, graphs, strict=True)}
+        details = provenance.manifest(self._seed, corpora=corpora)
+        run = TrainingRun(self._folder / name, self._trainer, self._seed, details, name, self._folder.name)
+        return train_checkpoint(sets, self._settings, run, encoder=encoder, with_fusion=True)
 
     def loaded(self, path: str) -> Checkpoint:
         """Load the checkpoint of an earlier training."""

@@ -28,7 +28,8 @@ from locigraph.retrieval.index.milvus_collection import Collection
 from locigraph.training import lightning_run
 from locigraph.training.embedding_refresh import refresh
 from locigraph.training.graph_training import train_checkpoint
-from locigraph.training.lightning_run import ResumePoint
+from locigraph.training.identity import TrainingRun
+from locigraph.training.lightning_run import SealedCheckpoint
 from locigraph.training.snapshots import TrainingSet
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import CPU, TEXT_DIM, planted_space, small_checkpoint, small_settings
@@ -46,30 +47,23 @@ def train(folder: Path, kill_after: int) -> str:
     """Version of the checkpoint that a whole training, pre-training included, ends with."""
     epochs = 0
 
-    class Mortal(ResumePoint):
-        def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+    class Mortal(SealedCheckpoint):
+        def save_checkpoint(self, *arguments: Any, **options: Any) -> None:
             nonlocal epochs
-            super().on_train_epoch_end(trainer, pl_module)
+            super().save_checkpoint(*arguments, **options)
             epochs += 1
             if epochs == kill_after:
                 die()
 
-    vars(lightning_run)["ResumePoint"] = Mortal  # this process is the test's own
+    vars(lightning_run)["SealedCheckpoint"] = Mortal  # this process is the test's own
     data = TrainingSet(
         tuple(q for _, questions in SPACES.values() for q in questions),
         ("planted1", "planted2", "planted3"),
         ("planted4",),
         Views(lambda space, as_of: SPACES[space][0], {}),
     )
-    made = train_checkpoint(
-        [data],
-        small_settings(pretrain=2, finetune=3),
-        CPU,
-        encoder=FakeEncoder(TEXT_DIM),
-        folder=folder,
-        seed=0,
-        details={},
-    )
+    settings, run = small_settings(pretrain=2, finetune=3), TrainingRun(folder, CPU, seed=0, details={})
+    made = train_checkpoint([data], settings, run, encoder=FakeEncoder(TEXT_DIM))
     return made.version
 
 

@@ -17,8 +17,8 @@ from locigraph.training import lightning_run
 from locigraph.training.adapter import TextAdaptation, TextExample, text_example, train_adapter
 from locigraph.training.config import AdapterConfig
 from locigraph.training.errors import TrainingDataError, TrainingError
-from locigraph.training.identity import ADAPTER_ALGORITHM
-from locigraph.training.lightning_run import ResumePoint
+from locigraph.training.identity import ADAPTER_ALGORITHM, TrainingRun
+from locigraph.training.lightning_run import SealedCheckpoint
 from locigraph.training.snapshots import TrainingGraph, TrainingSet
 from tests.fakes import SPACE, make_turns
 from tests.fakes_graph import CPU, Extra, make_snapshot, planted_space
@@ -41,7 +41,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def trained(base: str, folder: Path, config: AdapterConfig = CONFIG, **changes: Any) -> Any:
     data = dataclasses.replace(DATA, **changes)
-    return train_adapter([data], config, CPU, model=base, folder=folder, seed=0, details={"commit": "c"})
+    return train_adapter([data], config, TrainingRun(folder, CPU, seed=0, details={"commit": "c"}), model=base)
 
 
 def example_of(snapshot: Snapshot, questions: Sequence[Question], *, turn_before: bool = True) -> TextExample:
@@ -134,27 +134,21 @@ def test_an_interrupted_training_ends_as_a_whole_one(
 ) -> None:
     whole = trained(base, tmp_path / "whole")
 
-    class Cut(ResumePoint):
-        def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-            super().on_train_epoch_end(trainer, pl_module)
-            if trainer.current_epoch == 1:
-                raise RuntimeError("power cut")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(lightning_run, "ResumePoint", Cut)
-        with pytest.raises(RuntimeError, match="power cut"):
-            trained(base, tmp_path / "cut")
-    assert list((tmp_path / "cut").glob("*.ckpt"))
     epochs: list[int] = []
 
-    class Counting(ResumePoint):
-        def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-            super().on_train_epoch_end(trainer, pl_module)
-            epochs.append(trainer.current_epoch)
+    class Cut(SealedCheckpoint):
+        def save_checkpoint(self, checkpoint: dict[str, Any], *arguments: Any, **options: Any) -> None:
+            super().save_checkpoint(checkpoint, *arguments, **options)
+            epochs.append(checkpoint["epoch"])
+            if epochs == [0, 1]:
+                raise RuntimeError("power cut")
 
-    monkeypatch.setattr(lightning_run, "ResumePoint", Counting)
+    monkeypatch.setattr(lightning_run, "SealedCheckpoint", Cut)
+    with pytest.raises(RuntimeError, match="power cut"):
+        trained(base, tmp_path / "cut")
+    assert list((tmp_path / "cut").glob("*.ckpt"))
     taken_up = trained(base, tmp_path / "cut")
-    assert epochs == [2]
+    assert epochs == [0, 1, 2]
     assert taken_up.version == whole.version
     assert taken_up.details["validation"] == whole.details["validation"]
     assert not list((tmp_path / "cut").glob("*.ckpt"))
@@ -187,9 +181,7 @@ def test_what_may_answer_besides_is_part_of_the_settings(base: str, tmp_path: Pa
 
 def test_compiling_is_refused_rather_than_passed_over(base: str, tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"trainer\.compile"):
-        train_adapter(
-            [DATA], CONFIG, dataclasses.replace(CPU, compile=True), model=base, folder=tmp_path, seed=0, details={}
-        )
+        train_adapter([DATA], CONFIG, TrainingRun(tmp_path, dataclasses.replace(CPU, compile=True), 0, {}), model=base)
 
 
 def test_no_question_to_learn_from_is_said(base: str, tmp_path: Path) -> None:

@@ -1,32 +1,34 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from locigraph.kg.types import NodeId, SpaceId
+from locigraph.kg.types import NodeId, Question, SpaceId
 from locigraph.kg.views import View
-from locigraph.retrieval.evaluation.asking import joined_runs, outcomes
+from locigraph.retrieval.evaluation.asking import joined_runs, outcomes, run_strategy
 from locigraph.retrieval.evaluation.errors import LeakError
+from locigraph.retrieval.evaluation.outcomes import StrategyRun
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import MilvusIndex
-from locigraph.training.comparison import run_checkpoint
+from locigraph.training.checkpoint import Checkpoint
+from locigraph.training.comparison import searchable
 from locigraph.training.embedding_refresh import refresh
 from locigraph.training.snapshots import TrainingSet
 from tests.training.planted import ENCODER, PLANTED, QUESTIONS, VIEWS, made_of
 
 
+def run(checkpoint: Checkpoint, questions: Sequence[Question], *, index: MilvusIndex | None = None) -> StrategyRun:
+    with searchable(checkpoint, questions, views=VIEWS, encoder=ENCODER, index=index) as (retriever, packer):
+        return run_strategy(retriever, questions, VIEWS, packer=packer)
+
+
 def test_a_comparison_asks_every_question_once_and_leaves_nothing_in_the_index(tmp_path: Path) -> None:
     with MilvusIndex(str(tmp_path / "index.db")) as index:
-        ask = partial(
-            run_checkpoint,
-            index=index,
-            views=VIEWS,
-            encoder=ENCODER,
-            pack_contexts=True,
-        )
+        ask = partial(run, index=index)
         runs = []
         for space in PLANTED:
             others = tuple(s for s in PLANTED if s != space)
@@ -61,22 +63,22 @@ def test_a_checkpoint_is_not_asked_about_what_it_was_trained_or_validated_on(tmp
     for space in (known, held_back):
         asked = [q for q in QUESTIONS if q.space == space]
         with pytest.raises(LeakError, match=f"was trained or validated on space '{space}'"):
-            run_checkpoint(trained, asked, views=VIEWS, encoder=ENCODER)
+            run(trained, asked)
         with (
             MilvusIndex(str(tmp_path / "index.db")) as index,
             pytest.raises(LeakError, match=f"was trained or validated on space '{space}'"),
         ):
-            run_checkpoint(trained, asked, index=index, views=VIEWS, encoder=ENCODER)
+            run(trained, asked, index=index)
     asked = [q for q in QUESTIONS if q.space == unseen]
-    assert len(run_checkpoint(trained, asked, views=VIEWS, encoder=ENCODER).rankings) == len(asked)
+    assert len(run(trained, asked).rankings) == len(asked)
 
 
 def test_a_search_in_memory_finds_what_the_index_finds_and_packs_the_same_contexts(tmp_path: Path) -> None:
     made = made_of(tmp_path / "run", TrainingSet(QUESTIONS, (next(iter(PLANTED)),), (), VIEWS))
     asked = [q for q in QUESTIONS if q.space not in made.spaces]
-    in_memory = run_checkpoint(made, asked, views=VIEWS, encoder=ENCODER, pack_contexts=True)
+    in_memory = run(made, asked)
     with MilvusIndex(str(tmp_path / "index.db")) as index:
-        indexed = run_checkpoint(made, asked, views=VIEWS, encoder=ENCODER, index=index, pack_contexts=True)
+        indexed = run(made, asked, index=index)
     assert in_memory.name == indexed.name == "v2"
     assert in_memory.rankings == indexed.rankings
     assert in_memory.contexts == indexed.contexts

@@ -22,6 +22,7 @@ from locigraph.training.errors import TrainingDataError
 from locigraph.training.examples import SpaceExample, make_example
 from locigraph.training.fusion import DETAIL, SignalReader, fusion_of, learn_fusion
 from locigraph.training.graph_training import GraphTraining
+from locigraph.training.identity import TrainingRun
 from locigraph.training.lightning_run import run_lightning
 from locigraph.training.network import GraphRetrieval
 from locigraph.training.objectives import LOSSES
@@ -29,7 +30,7 @@ from locigraph.training.pseudo_questions import RULES
 from locigraph.training.snapshots import TrainingGraph, TrainingSet
 from tests.fakes import FakeEncoder, UnusedEncoder, make_turns
 from tests.fakes_graph import CPU, SMALL_MODEL, TEXT_DIM, make_snapshot, planted_space, small_settings
-from tests.training.planted import ENCODER, QUESTIONS, VIEWS, made_of
+from tests.training.planted import ENCODER, IDENTITY, QUESTIONS, VIEWS, made_of
 
 BOTH_SIDES = TrainingSet(QUESTIONS, ("planted1", "planted2"), ("planted3",), VIEWS)
 
@@ -429,16 +430,14 @@ def learn(trained: GraphRetrieval, folder: Path, train: Sequence[SpaceExample], 
         GraphTraining(trained.train(), config, None, seed=0),
         train,
         [],
-        CPU,
+        TrainingRun(folder, CPU, seed=0, details={}),
+        IDENTITY,
+        "finetune",
         seed=0,
         epochs=config.epochs,
         patience=config.patience,
         ema_decay=config.ema_decay,
         gradient_clip=config.gradient_clip,
-        path=folder / "finetune-0.ckpt",
-        name="train",
-        group="tests",
-        logged={},
     )
 
 

@@ -4,7 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
@@ -17,6 +17,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from locigraph.training import lightning_run
 from locigraph.training.config import TrainerConfig
 from locigraph.training.errors import TrainingError
+from locigraph.training.identity import TrainingRun
 from locigraph.training.lightning_run import (
     AverageAndStop,
     EpochSampler,
@@ -27,7 +28,7 @@ from locigraph.training.lightning_run import (
 from locigraph.training.snapshots import TrainingSet
 from tests.fakes_graph import CPU, small_settings
 from tests.faults.damage import hurt
-from tests.training.planted import QUESTIONS, VIEWS, made_of
+from tests.training.planted import IDENTITY, QUESTIONS, VIEWS, made_of
 
 
 class PowerCut(BaseException):
@@ -104,7 +105,6 @@ class Run:
     stage: str = "finetune"
     fuse: int = 10**9
     stop: Callable[[], BaseException] = PowerCut
-    logged: dict[str, Any] = field(default_factory=dict)
 
     def __call__(self, folder: Path) -> Ran:
         torch.manual_seed(torch.seed() % 1000)  # no result may depend on what ran before
@@ -115,16 +115,14 @@ class Run:
             module,
             train,
             [Number("c", 1.5)] if self.validate else [],
-            self.trainer,
+            TrainingRun(folder, self.trainer, seed=0, details={}, name="train", experiment="tests"),
+            IDENTITY,
+            self.stage,
             seed=0,
             epochs=self.epochs,
             patience=self.patience,
             ema_decay=self.ema_decay,
             gradient_clip=self.gradient_clip,
-            path=folder / f"{self.stage}-0123.ckpt",
-            name="train",
-            group="tests",
-            logged=self.logged,
         )
         return Ran(module, result, train)
 
@@ -257,7 +255,7 @@ def test_a_training_that_a_scheduler_stops_does_not_end_as_if_it_were_finished(w
 def test_a_half_written_resume_point_is_not_taken_up(whole: Ran, tmp_path: Path) -> None:
     with pytest.raises(PowerCut):
         Run(fuse=3)(tmp_path / "cut")
-    (tmp_path / "cut" / "finetune-0123.ckpt.part").write_bytes(b"half")
+    (tmp_path / "cut" / f"finetune-{IDENTITY.fingerprint}.ckpt.part").write_bytes(b"half")
     assert Run()(tmp_path / "cut").guess == whole.guess
 
 
@@ -291,7 +289,7 @@ def test_a_resume_point_is_on_the_disk_before_it_takes_its_name(
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", replaced)
     Run()(tmp_path)
-    assert named == [tmp_path / "finetune-0123.ckpt"] * 4
+    assert named == [IDENTITY.resume_point(tmp_path, "finetune")] * 4
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
@@ -365,7 +363,7 @@ def test_auto_is_one_device_and_its_process_is_the_first(whole: Ran, tmp_path: P
 def test_metrics_of_every_epoch_go_to_a_csv_file(tmp_path: Path) -> None:
     Run(trainer=replace(CPU, csv_log=True))(tmp_path)
     (log,) = tmp_path.rglob("metrics.csv")
-    assert log.parent == tmp_path / "finetune-0123"
+    assert log.parent == tmp_path / f"finetune-{IDENTITY.fingerprint}"
     header, *rows = log.read_text().splitlines()
     assert {"train/loss", "val/score"} <= set(header.split(","))
     assert len(rows) >= 4
