@@ -251,7 +251,7 @@ class QueryEncoder(nn.Module):
     """Multiplies a question's lexical, speaker and date blocks by one learnt weight each; text and bias stay unchanged.
 
     Args:
-        widths: Widths of the blocks ``text | lexical | speaker | date | 1``; see ``gnn.query.query_widths``.
+        widths: Widths of the blocks ``text | lexical | speaker | date | 1``; see ``HashedFeatures.widths``.
     """
 
     def __init__(self, widths: Sequence[int]) -> None:
@@ -261,7 +261,7 @@ class QueryEncoder(nn.Module):
         self.context_weight = nn.Parameter(torch.tensor([_SPEAKER_START, _DATE_START]))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Weight the features that ``gnn.query.query_features`` returns, [questions, vector_dim]."""
+        """Weight the features that ``HashedFeatures.questions`` returns, [questions, vector_dim]."""
         text, lexical, speaker, date, one = torch.split(features, self.widths, dim=1)
         weighted = self.lexical_weight * lexical, self.context_weight[0] * speaker, self.context_weight[1] * date
         return torch.cat([text, *weighted, one], dim=1)

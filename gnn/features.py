@@ -14,7 +14,7 @@ from torch import Tensor
 
 from locigraph.gnn.errors import GraphError
 from locigraph.gnn.relations import NetworkRelation
-from locigraph.gnn.sketch import ContextHash, LexicalSketch
+from locigraph.gnn.sketch import HashedFeatures
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.schema import EPISODE, NODE_TYPES
 from locigraph.kg.snapshot import NO_TIME, Snapshot
@@ -80,16 +80,14 @@ def node_types(relations: Sequence[NetworkRelation]) -> tuple[str, ...]:
 
 def graph_inputs(
     snapshot: Snapshot,
-    sketch: LexicalSketch,
-    context: ContextHash,
+    hashed: HashedFeatures,
     relations: Sequence[NetworkRelation],
 ) -> GraphInputs:
     """Build the inputs from the active turns of a snapshot and the active nodes that a relation joins to one of them.
 
     Args:
         snapshot: The graph, with embeddings.
-        sketch: Makes the lexical features.
-        context: Makes the features of speaker and time.
+        hashed: Makes the features of words, speaker and time.
         relations: The relations that the encoder reads.
 
     Raises:
@@ -112,7 +110,7 @@ def graph_inputs(
     relation = np.repeat(np.arange(len(edges)), [each.shape[1] for each in edges])
     order = np.lexsort((source, relation, target))
     types = node_types(relations)
-    features = _node_features(snapshot, rows, kinds[rows], sketch, context)
+    features = _node_features(snapshot, rows, kinds[rows], hashed)
     return GraphInputs(
         **{name: torch.from_numpy(values) for name, values in features.items()},
         node_type=torch.tensor([types.index(kind) for kind in kinds[rows].tolist()], dtype=torch.int64),
@@ -144,8 +142,7 @@ def _node_features(
     snapshot: Snapshot,
     rows: NDArray[np.int64],
     kinds: NDArray[np.str_],
-    sketch: LexicalSketch,
-    context: ContextHash,
+    hashed: HashedFeatures,
 ) -> dict[str, NDArray[np.float32]]:
     speaker: dict[int, str] = {}
     opens: dict[int, bool] = {}
@@ -163,7 +160,7 @@ def _node_features(
     first = np.where(is_dated, snapshot.valid_from[rows], NO_TIME)
     last = np.where(is_dated, snapshot.valid_to[rows], NO_TIME)
     contexts = np.stack(
-        [context.node(who, a, b) for who, a, b in zip(names, first.tolist(), last.tolist(), strict=True)]
+        [hashed.node(who, a, b) for who, a, b in zip(names, first.tolist(), last.tolist(), strict=True)]
     )
     traits = np.zeros((len(rows), len(TRAITS)), dtype=np.float32)
     traits[:, 0] = np.log1p([len(each) for each in words]) - 2.0  # about 0 for a turn of seven terms
@@ -172,9 +169,9 @@ def _node_features(
     traits[:, 3] = [opens.get(row, False) for row in rows.tolist()]
     return {
         "text": snapshot.embeddings[rows],
-        "lexical": sketch.documents(words, kinds=kinds.tolist()),
+        "lexical": hashed.documents(words, kinds=kinds.tolist()),
         "context": contexts,
-        "speakers": contexts[:, : context.speaker_dim],
+        "speakers": contexts[:, : hashed.speaker_dim],
         "traits": traits,
         "days": np.where(first == NO_TIME, np.nan, first / _DAY_S).astype(np.float32),
     }

@@ -1,7 +1,8 @@
 """Features that add no cost at query time: a lexical sketch, and hashed speakers and dates.
 
 With the sketch, a single inner product approximates BM25: a document's vector holds its saturated, IDF-weighted term
-counts in hashed buckets, and a query's vector holds its terms in the same buckets.
+counts in hashed buckets, and a query's vector holds its terms in the same buckets. Nothing here needs PyTorch, whose
+import takes longer than a search.
 
 Source:
     Bruch, Nardini, Ingber and Liberty 2023, "Bridging Dense and Sparse Maximum Inner Product Search"; count
@@ -22,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.kg.language.mentions import date_tokens, name_words, named_dates, named_people
+from locigraph.kg.language.tokens import terms
 from locigraph.kg.schema import EPISODE
 
 # Brings a typical document's sketch to about the length of its text embedding.
@@ -42,24 +44,32 @@ def bucket(text: str, width: int) -> tuple[int, float]:
 
 
 @dataclass(frozen=True)
-class LexicalSketch:
-    """BM25 in vectors of a fixed width: a document's saturated, IDF-weighted term counts in hashed buckets.
+class HashedFeatures:
+    """Hashes words, speakers and dates into a few dimensions, with hashed signs.
 
     The IDF is Lucene's variant (Robertson and Sparck Jones, with 1 added inside the logarithm), computed over the turns
     and facts of the space. Lengths are normalised per node type, since turns and labels differ in length.
 
     Attributes:
-        dim: Number of buckets.
+        lexical_dim: Number of buckets of the lexical sketch.
+        speaker_dim: Width for speakers; 0 leaves them out.
+        date_dim: Width for dates; 0 leaves them out.
         k1: Saturation of term counts, as in BM25.
         b: Strength of length normalisation, as in BM25, in [0, 1].
     """
 
-    dim: int
+    lexical_dim: int
+    speaker_dim: int
+    date_dim: int
     k1: float = 1.2
     b: float = 0.75
 
+    def widths(self, text_dim: int) -> tuple[int, int, int, int, int]:
+        """Widths of the blocks ``text | lexical | speaker | date | 1``; their sum is the width of a stored vector."""
+        return text_dim, self.lexical_dim, self.speaker_dim, self.date_dim, 1
+
     def documents(self, texts: Sequence[Sequence[str]], *, kinds: Sequence[str]) -> NDArray[np.float32]:
-        """Sketches of documents, float32 [documents, dim], from the terms and the node type of each."""
+        """Sketches of documents, float32 [documents, lexical_dim], from the terms and the node type of each."""
         frequency: Counter[str] = Counter()
         total = 0
         lengths: dict[str, list[int]] = {}
@@ -69,56 +79,61 @@ class LexicalSketch:
                 total += 1
                 frequency.update(set(words))
         average = {kind: max(1e-6, float(np.mean(values))) for kind, values in lengths.items()}
-        sketch = np.zeros((len(texts), self.dim), dtype=np.float32)
+        sketch = np.zeros((len(texts), self.lexical_dim), dtype=np.float32)
         for row, (words, kind) in enumerate(zip(texts, kinds, strict=True)):
             norm = self.k1 * (1 - self.b + self.b * len(words) / average[kind])
             for term, count in Counter(words).items():
                 n = frequency[term]
                 idf = math.log(1 + (total - n + 0.5) / (n + 0.5))
-                column, sign = bucket(term, self.dim)
+                column, sign = bucket(term, self.lexical_dim)
                 sketch[row, column] += sign * _SCALE * idf * count * (self.k1 + 1) / (count + norm)
         return sketch
 
-
-@dataclass(frozen=True)
-class ContextHash:
-    """Feature hashing of speakers and dates into a few dimensions, with hashed signs.
-
-    Attributes:
-        speaker_dim: Width for speakers; 0 leaves them out.
-        date_dim: Width for dates; 0 leaves them out.
-    """
-
-    speaker_dim: int
-    date_dim: int
-
-    @property
-    def dim(self) -> int:
-        """Width of the speaker and date features together."""
-        return self.speaker_dim + self.date_dim
-
     def node(self, speaker: str | None, first: int, last: int) -> NDArray[np.float32]:
-        """Features of a node.
+        """Features of a node's speaker and time, float32 [speaker_dim + date_dim].
 
         Args:
             speaker: Who said it; None if nobody did. Each word of the name is hashed separately, so that a question may
                 use the first name alone; the speaker features together are scaled to a length of at most 1.
             first: Start of its time in seconds since 1970, or ``NO_TIME``.
             last: End of its time, likewise.
-
-        Returns:
-            float32 [dim].
         """
-        features = self._fill(name_words(speaker or ""), date_tokens(first, last))
+        features = self._context(name_words(speaker or ""), date_tokens(first, last))
         features[: self.speaker_dim] /= max(1.0, float(np.linalg.norm(features[: self.speaker_dim])))
         return features
 
     def question(self, text: str, asked_at: datetime | None) -> NDArray[np.float32]:
-        """Features of a question: the names and the dates in it, float32 [dim]."""
-        return self._fill(named_people(text), named_dates(text, asked_at))
+        """Features of the names and the dates in a question, float32 [speaker_dim + date_dim]."""
+        return self._context(named_people(text), named_dates(text, asked_at))
 
-    def _fill(self, names: Sequence[str], dates: Sequence[str]) -> NDArray[np.float32]:
-        vector = np.zeros(self.dim, dtype=np.float32)
+    def questions(
+        self,
+        texts: Sequence[str],
+        embeddings: NDArray[np.float32],
+        *,
+        asked_at: Sequence[datetime | None] | None = None,
+    ) -> NDArray[np.float32]:
+        """Unweighted features of questions, ``text | lexical | speaker | date | 1``, float32 [questions, vector_dim].
+
+        Each bucket of the lexical block holds the sum of the signs of the question's distinct terms in that bucket.
+
+        Args:
+            texts: The questions.
+            embeddings: float32 [questions, text_dim].
+            asked_at: When each question was asked, which is what its relative dates refer to; None if unknown.
+        """
+        lexical = np.zeros((len(texts), self.lexical_dim), dtype=np.float32)
+        context = np.zeros((len(texts), self.speaker_dim + self.date_dim), dtype=np.float32)
+        for row, (text, time) in enumerate(zip(texts, asked_at or [None] * len(texts), strict=True)):
+            for term in dict.fromkeys(terms(text)):
+                column, sign = bucket(term, self.lexical_dim)
+                lexical[row, column] += sign
+            context[row] = self.question(text, time)
+        ones = np.ones((len(texts), 1), dtype=np.float32)
+        return np.concatenate([np.asarray(embeddings, dtype=np.float32), lexical, context, ones], axis=1)
+
+    def _context(self, names: Sequence[str], dates: Sequence[str]) -> NDArray[np.float32]:
+        vector = np.zeros(self.speaker_dim + self.date_dim, dtype=np.float32)
         words = [f"speaker={word}" for word in names]
         for block, tokens in ((vector[: self.speaker_dim], words), (vector[self.speaker_dim :], dates)):
             for token in dict.fromkeys(tokens) if len(block) else ():

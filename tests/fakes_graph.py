@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from locigraph.gnn.features import GraphInputs, graph_inputs
 from locigraph.gnn.relations import network_relations
-from locigraph.gnn.sketch import ContextHash, LexicalSketch
+from locigraph.gnn.sketch import HashedFeatures
 from locigraph.kg.errors import UnknownSpaceError
 from locigraph.kg.schema import COINED_FAMILY, RELATION_LABELS
 from locigraph.kg.snapshot import NO_TIME, Snapshot
@@ -30,8 +30,7 @@ from tests.fakes import SPACE, FakeEncoder, make_turns
 
 _FAMILIES = {label.name: label.family for label in RELATION_LABELS.values()}
 TEXT_DIM = 32
-SKETCH = LexicalSketch(64)
-CONTEXT = ContextHash(8, 16)
+HASHED = HashedFeatures(64, 8, 16)
 
 
 @dataclass(frozen=True)
@@ -141,7 +140,7 @@ def permuted(snapshot: Snapshot, order: Sequence[int]) -> Snapshot:
 
 def make_inputs(snapshot: Snapshot) -> GraphInputs:
     """The snapshot as input of the network, with small features."""
-    return graph_inputs(snapshot, SKETCH, CONTEXT, network_relations())
+    return graph_inputs(snapshot, HASHED, network_relations())
 
 
 # --- a corpus with something to learn ------------------------------------------------------------------------

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from locigraph.gnn.query import query_scale, query_widths
-from locigraph.gnn.sketch import ContextHash, LexicalSketch
+from locigraph.gnn.sketch import HashedFeatures
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.files import check_seal, parsed_json, replaced_folder, sealed, whole_folder
 from locigraph.kg.language.seen_texts import SeenTexts, seen_spaces
@@ -35,9 +34,9 @@ _FORMAT = 6
 _WEIGHTS, _MANIFEST = "model.safetensors", "manifest.json"
 
 
-def features_of(model: ModelConfig) -> tuple[LexicalSketch, ContextHash]:
-    """The lexical sketch, and the hash of speakers and dates, that compute the input features of a model."""
-    return LexicalSketch(model.lexical_dim), ContextHash(model.speaker_dim, model.date_dim)
+def hashed_features(model: ModelConfig) -> HashedFeatures:
+    """What makes the features of words, speakers and dates that a model reads."""
+    return HashedFeatures(model.lexical_dim, model.speaker_dim, model.date_dim)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,9 +91,10 @@ class Checkpoint:
 
     @cached_property
     def query_scale(self) -> NDArray[np.float32]:
-        """Factors that a question's features are multiplied by, float32 [vector_dim]; see ``gnn.query.query_scale``."""
-        widths = query_widths(self.text_dim, *features_of(self.model))
-        return query_scale(self.weights["queries.lexical_weight"], self.weights["queries.context_weight"], widths)
+        """Factors that the query encoder multiplies a question's features by, float32 [vector_dim]."""
+        lexical, context = self.weights["queries.lexical_weight"], self.weights["queries.context_weight"]
+        weights = np.concatenate([[1], lexical.reshape(1), context.reshape(2), [1]], dtype=np.float32)
+        return np.repeat(weights, hashed_features(self.model).widths(self.text_dim))
 
     @cached_property
     def version(self) -> str:

@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from locigraph.gnn.features import GraphInputs, Tensors, graph_inputs
-from locigraph.gnn.query import query_features
 from locigraph.gnn.relations import network_relations
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.types import TurnId
-from locigraph.training.checkpoint import features_of
+from locigraph.training.checkpoint import hashed_features
 from locigraph.training.config import ModelConfig
 from locigraph.training.pseudo_questions import QuestionWriter, pseudo_questions
 from locigraph.training.ranking_scores import answers
@@ -55,8 +54,8 @@ def make_example(
         writer: Turns the facts and events of a training space into pseudo-questions; None for no pseudo-questions.
     """
     snapshot = graph.snapshot
-    sketch, context = features_of(model)
-    inputs = graph_inputs(snapshot, sketch, context, network_relations(model.excluded_relations))
+    hashed = hashed_features(model)
+    inputs = graph_inputs(snapshot, hashed, network_relations(model.excluded_relations))
     turn_ids = [snapshot.turns_of[row][0] for row in inputs.rows[: inputs.num_turns].tolist()]
 
     def encoded(
@@ -68,7 +67,7 @@ def make_example(
         if not known:
             return None, positive[is_answered]
         texts, times = zip(*known, strict=True)
-        features = query_features(texts, encoder.encode(texts), sketch, context, asked_at=times)
+        features = hashed.questions(texts, encoder.encode(texts), asked_at=times)
         return torch.from_numpy(features), positive[is_answered]
 
     questions, positive = encoded([(q.text, q.evidence, q.asked_at) for q in graph.questions])

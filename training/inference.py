@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from locigraph.gnn.query import query_features
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.snapshot import Snapshot
-from locigraph.training.checkpoint import Checkpoint, features_of
+from locigraph.training.checkpoint import Checkpoint, hashed_features
 
 if TYPE_CHECKING:
     from locigraph.gnn.features import GraphInputs
@@ -39,16 +38,17 @@ class CheckpointQueryEncoder:
         self, texts: Sequence[str], *, asked_at: Sequence[datetime | None] | None = None
     ) -> NDArray[np.float32]:
         """Vectors of questions, float32 [questions, dim]."""
-        checkpoint = self._checkpoint
-        features = query_features(texts, self._encoder.encode(texts), *features_of(checkpoint.model), asked_at=asked_at)
-        return features * checkpoint.query_scale
+        features = hashed_features(self._checkpoint.model).questions(
+            texts, self._encoder.encode(texts), asked_at=asked_at
+        )
+        return features * self._checkpoint.query_scale
 
 
 def inputs_of(checkpoint: Checkpoint, snapshot: Snapshot) -> GraphInputs:
     """The tensors of a snapshot that a checkpoint's encoder reads."""
     from locigraph.gnn.features import graph_inputs
 
-    return graph_inputs(snapshot, *features_of(checkpoint.model), checkpoint.network.nodes.relations)
+    return graph_inputs(snapshot, hashed_features(checkpoint.model), checkpoint.network.nodes.relations)
 
 
 def encode_graph(

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from locigraph.gnn.encoders import GRAPH_ENCODERS, EncoderConfig, QueryEncoder
-from locigraph.gnn.query import query_widths
-from locigraph.training.checkpoint import features_of
+from locigraph.training.checkpoint import hashed_features
 from locigraph.training.config import ModelConfig
 
 
@@ -34,7 +33,7 @@ class GraphRetrieval(nn.Module):
             excluded_relations=tuple(model.excluded_relations),
         )
         self.nodes = GRAPH_ENCODERS[model.encoder](config)
-        self.queries = QueryEncoder(query_widths(text_dim, *features_of(model)))
+        self.queries = QueryEncoder(hashed_features(model).widths(text_dim))
 
     def weights(self) -> dict[str, NDArray[Any]]:
         """A copy of the weights by name, as a checkpoint holds them."""

@@ -29,9 +29,9 @@ from locigraph.kg.snapshot import Snapshot
 from locigraph.training.config import ModelConfig
 from locigraph.training.network import GraphRetrieval
 from tests.fakes import make_turns
-from tests.fakes_graph import CONTEXT, SKETCH, TEXT_DIM, Extra, make_inputs, make_snapshot
+from tests.fakes_graph import HASHED, TEXT_DIM, Extra, make_inputs, make_snapshot
 
-CONFIG = EncoderConfig(TEXT_DIM, SKETCH.dim, CONTEXT.dim, attention_dim=4)
+CONFIG = EncoderConfig(TEXT_DIM, HASHED.lexical_dim, 8 + 16, attention_dim=4)
 #: Widths of the random graphs.
 SMALL = EncoderConfig(text_dim=5, lexical_dim=4, context_dim=3, attention_dim=2)
 ALL_RELATIONS = ("DERIVED_FROM", "HAS_CONCEPT", "NEXT")
@@ -490,7 +490,7 @@ def with_shared_weights(part: GraphEncoder, whole: GraphEncoder) -> GraphEncoder
 def test_an_excluded_relation_is_as_if_its_edges_were_not_there(name: str, excluded: str, lost: str) -> None:
     snapshot, whole = canoe_snapshot(), encoder_of(name, trained=True)
     part = with_shared_weights(encoder_of(name, replace(CONFIG, excluded_relations=(excluded,))), whole)
-    found = part(graph_inputs(snapshot, SKETCH, CONTEXT, part.relations)).joined()
+    found = part(graph_inputs(snapshot, HASHED, part.relations)).joined()
     is_lost = np.isin(snapshot.types, lost.split())
     keep = ~(is_lost[snapshot.source] | is_lost[snapshot.target])
     edges = {key: getattr(snapshot, key)[keep] for key in ("source", "target", "relations", "families", "weights")}
@@ -503,7 +503,7 @@ def test_turns_alone_are_their_own_features(name: str) -> None:
     for inputs, encoder in (
         (make_inputs(make_snapshot(make_turns(["a canoe"]))), encoder_of(name)),
         # All relations are excluded, so that no parameter but the turns' own remains.
-        (graph_inputs(canoe_snapshot(), SKETCH, CONTEXT, ()),
+        (graph_inputs(canoe_snapshot(), HASHED, ()),
          encoder_of(name, replace(CONFIG, excluded_relations=ALL_RELATIONS))),
     ):  # fmt: skip
         vectors = encoder(inputs)

@@ -17,7 +17,7 @@ from locigraph.kg.language.tokens import terms
 from locigraph.kg.registry import UnknownNameError
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from tests.fakes import make_turn, make_turns
-from tests.fakes_graph import CONTEXT, SKETCH, TEXT_DIM, Extra, make_inputs, make_snapshot
+from tests.fakes_graph import HASHED, TEXT_DIM, Extra, make_inputs, make_snapshot
 
 TURNS = make_turns(["Did you see it? [shares a photo]", "two", "three", "four", "five", "six"], ["seven", "eight"])
 EXTRAS = [
@@ -104,7 +104,7 @@ def test_edges_are_sorted_by_their_turn_and_carry_positions_of_nodes() -> None:
 
 def test_positions_of_relations_and_types_are_those_of_the_relations_that_were_asked_for() -> None:
     relations = network_relations(["fact", "NEXT"])
-    inputs = graph_inputs(SNAPSHOT, SKETCH, CONTEXT, relations)
+    inputs = graph_inputs(SNAPSHOT, HASHED, relations)
     assert edges_of(inputs, names=("event", "topic")) == {
         "event": {(EVENT, 1), (PART, 1)},
         "topic": {(TOPIC, 1)},
@@ -116,7 +116,7 @@ def test_positions_of_relations_and_types_are_those_of_the_relations_that_were_a
 
 
 def test_without_relations_the_turns_stand_alone() -> None:
-    inputs = graph_inputs(SNAPSHOT, SKETCH, CONTEXT, ())
+    inputs = graph_inputs(SNAPSHOT, HASHED, ())
     assert inputs.rows.tolist() == list(range(8))
     assert [len(t) for t in (inputs.source, inputs.target, inputs.relation)] == [0, 0, 0]
     assert {t.dtype for t in (inputs.source, inputs.target, inputs.relation)} == {torch.int64}
@@ -152,7 +152,7 @@ def test_terms_are_weighed_within_the_graph_network_s_types() -> None:
     inputs = make_inputs(SNAPSHOT)
     texts = [*(turn.text for turn in TURNS), *(SNAPSHOT.descriptions[row] for row in (FACT, EVENT, TOPIC, PART))]
     kinds = ["episode"] * 8 + ["knowledge_node", "event_node", "concept", "event_node"]
-    np.testing.assert_array_equal(inputs.lexical, SKETCH.documents([terms(text) for text in texts], kinds=kinds))
+    np.testing.assert_array_equal(inputs.lexical, HASHED.documents([terms(text) for text in texts], kinds=kinds))
 
 
 def test_turns_by_one_speaker_share_the_speakers_part_and_other_nodes_have_none() -> None:
@@ -160,14 +160,14 @@ def test_turns_by_one_speaker_share_the_speakers_part_and_other_nodes_have_none(
     assert torch.equal(inputs.speakers[0], inputs.speakers[2])
     assert not torch.equal(inputs.speakers[0], inputs.speakers[1])
     assert not inputs.speakers[8:].any()
-    assert torch.equal(inputs.speakers, inputs.context[:, : CONTEXT.speaker_dim])
+    assert torch.equal(inputs.speakers, inputs.context[:, : HASHED.speaker_dim])
 
 
 def test_the_speakers_name_is_no_word_of_the_turn_unless_somebody_says_it() -> None:
     lexical = make_inputs(make_snapshot(make_turns(["canoe", "canoe", "canoe, Ann"]))).lexical
     assert torch.equal(lexical[0], lexical[1])  # "Ann: canoe" and "Ben: canoe"
-    column, _ = bucket("ann", SKETCH.dim)
-    assert column != bucket("cano", SKETCH.dim)[0]
+    column, _ = bucket("ann", HASHED.lexical_dim)
+    assert column != bucket("cano", HASHED.lexical_dim)[0]
     assert [bool(row[column]) for row in lexical] == [False, False, True]
 
 
@@ -175,7 +175,7 @@ def test_turns_and_events_are_dated_and_facts_and_topics_are_not() -> None:
     held = np.full(SNAPSHOT.num_nodes, DAY, dtype=np.int64)
     inputs = make_inputs(replace(SNAPSHOT, valid_from=held, valid_to=held))
     is_dated = [row not in (FACT, TOPIC) for row in inputs.rows.tolist()]
-    assert inputs.context[:, CONTEXT.speaker_dim :].any(dim=1).tolist() == is_dated
+    assert inputs.context[:, HASHED.speaker_dim :].any(dim=1).tolist() == is_dated
     assert (~inputs.days.isnan()).tolist() == is_dated
     assert inputs.days[0].item() == pytest.approx(DAY / 86_400)
 
@@ -185,7 +185,7 @@ def test_a_turn_of_no_known_time_has_no_date() -> None:
     valid_from[3] = NO_TIME
     inputs = make_inputs(replace(SNAPSHOT, valid_from=valid_from))
     assert inputs.days[:8].isnan().tolist() == [row == 3 for row in range(8)]
-    assert not inputs.context[3, CONTEXT.speaker_dim :].any()
+    assert not inputs.context[3, HASHED.speaker_dim :].any()
 
 
 def test_an_archived_node_is_as_if_it_had_never_been_there() -> None:
@@ -251,7 +251,7 @@ def test_all_tensors_move_to_another_device_and_keep_their_values() -> None:
     assert moved.num_turns == same.num_turns == 8
 
 
-ENCODER = HGTEncoder(EncoderConfig(TEXT_DIM, SKETCH.dim, CONTEXT.dim, attention_dim=4))
+ENCODER = HGTEncoder(EncoderConfig(TEXT_DIM, HASHED.lexical_dim, 8 + 16, attention_dim=4))
 with torch.no_grad():
     for _parameter in ENCODER.parameters():
         _parameter.normal_(0, 0.3, generator=torch.Generator().manual_seed(_parameter.numel()))

@@ -11,9 +11,9 @@ from locigraph.gnn.features import node_types
 from locigraph.gnn.relations import BLOCKS, MAX_HOPS, RELATIONS, NetworkRelation, network_relations
 from locigraph.kg.schema import NODE_TYPES, RELATION_LABELS
 from tests.fakes import make_turns
-from tests.fakes_graph import CONTEXT, SKETCH, TEXT_DIM, Extra, make_inputs, make_snapshot
+from tests.fakes_graph import HASHED, TEXT_DIM, Extra, make_inputs, make_snapshot
 
-CONFIG = EncoderConfig(TEXT_DIM, SKETCH.dim, CONTEXT.dim, attention_dim=4)
+CONFIG = EncoderConfig(TEXT_DIM, HASHED.lexical_dim, 8 + 16, attention_dim=4)
 
 
 def test_the_table_holds_facts_events_topics_and_four_turns_on_either_side() -> None:

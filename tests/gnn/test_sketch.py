@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from locigraph.gnn.query import query_features
-from locigraph.gnn.sketch import ContextHash, LexicalSketch, bucket, stable_hash
+from locigraph.gnn.sketch import HashedFeatures, bucket, stable_hash
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.snapshot import NO_TIME
 from tests.fakes import FakeEncoder
@@ -38,18 +37,18 @@ def bm25(documents: Sequence[Sequence[str]], *, k1: float = 1.2, b: float = 0.75
     return found
 
 
-def query_of(sketch: LexicalSketch, words: Sequence[str]) -> NDArray[np.float32]:
+def query_of(sketch: HashedFeatures, words: Sequence[str]) -> NDArray[np.float32]:
     """The lexical part of a question of those words."""
     texts = [" ".join(words)]
-    return query_features(texts, FakeEncoder(4).encode(texts), sketch, ContextHash(0, 0))[0, 4:-1]
+    return sketch.questions(texts, FakeEncoder(4).encode(texts))[0, 4:-1]
 
 
-WIDE = LexicalSketch(1024)
+WIDE = HashedFeatures(1024, 0, 0)
 
 
 def columns(rows: NDArray[np.float32], *names: str) -> NDArray[np.float32]:
     """The numbers of some terms that share no bucket, without their signs, [documents, terms]."""
-    places = [bucket(name, WIDE.dim) for name in names]
+    places = [bucket(name, WIDE.lexical_dim) for name in names]
     assert len({column for column, _ in places}) == len(names)
     return np.stack([rows[:, column] * sign for column, sign in places], axis=1)
 
@@ -72,9 +71,9 @@ def test_the_weight_of_a_term_is_worked_by_hand() -> None:
 def test_where_no_terms_collide_the_inner_product_with_a_question_is_bm25(
     documents: list[list[str]], asked: list[str], k1: float, b: float
 ) -> None:
-    sketch = LexicalSketch(1024, k1=k1, b=b)
+    sketch = HashedFeatures(1024, 0, 0, k1=k1, b=b)
     assert terms(" ".join(WORDS)) == WORDS
-    assert len({bucket(word, sketch.dim)[0] for word in WORDS}) == len(WORDS)
+    assert len({bucket(word, sketch.lexical_dim)[0] for word in WORDS}) == len(WORDS)
     rows = sketch.documents(documents, kinds=["episode"] * len(documents))
     # A term that a question repeats counts once.
     exact = [sum(row.get(term, 0.0) for term in set(asked)) for row in bm25(documents, k1=k1, b=b)]
@@ -82,8 +81,8 @@ def test_where_no_terms_collide_the_inner_product_with_a_question_is_bm25(
 
 
 def test_hashed_terms_of_both_signs_match_questions_with_their_own_sign() -> None:
-    sketch = LexicalSketch(1024)
-    assert {bucket(word, sketch.dim)[1] for word in WORDS} == {1.0, -1.0}
+    sketch = HashedFeatures(1024, 0, 0)
+    assert {bucket(word, sketch.lexical_dim)[1] for word in WORDS} == {1.0, -1.0}
     rows = sketch.documents([[word] for word in WORDS], kinds=["episode"] * 8)
     scores = rows @ np.stack([query_of(sketch, [word]) for word in WORDS]).T
     assert (np.diag(scores) > 0).all()
@@ -96,7 +95,7 @@ def test_hashed_buckets_give_the_overlap_without_bias() -> None:
     for trial in range(300):
         words = [f"trial{trial}word{i}" for i in range(12)]
         documents = [words[:8], words[8:], words[:1]]
-        sketch = LexicalSketch(16)
+        sketch = HashedFeatures(16, 0, 0)
         rows = sketch.documents(documents, kinds=["episode"] * 3)
         query = [*words[:2], words[10]]
         exact = sum(bm25(documents)[0].get(term, 0.0) for term in query)
@@ -126,19 +125,19 @@ def test_k1_is_how_slowly_counts_saturate_and_b_how_much_length_matters() -> Non
     texts, kinds = [["a", "a", "b"], ["a"], ["b"]], ["episode"] * 3
     idf = math.log(1 + 1.5 / 2.5)  # "a" and "b" are each in two of three documents
     # k1 = 0: whether a term is there, and not how often, is all that counts.
-    rows = columns(LexicalSketch(1024, k1=0.0).documents(texts, kinds=kinds), "a", "b") / (SCALE * idf)
+    rows = columns(HashedFeatures(1024, 0, 0, k1=0.0).documents(texts, kinds=kinds), "a", "b") / (SCALE * idf)
     np.testing.assert_allclose(rows, [[1, 1], [1, 0], [0, 1]], rtol=1e-6)
     # b = 0: tf (k1 + 1) / (tf + k1) is 2 * 3 / 4 and 1 * 3 / 3, in long and short documents alike.
-    rows = columns(LexicalSketch(1024, k1=2.0, b=0.0).documents(texts, kinds=kinds), "a", "b") / (SCALE * idf)
+    rows = columns(HashedFeatures(1024, 0, 0, k1=2.0, b=0.0).documents(texts, kinds=kinds), "a", "b") / (SCALE * idf)
     np.testing.assert_allclose(rows, [[1.5, 1.0], [1.0, 0.0], [0.0, 1.0]], rtol=1e-6)
     # b = 1: norms 2 * 3 / (5 / 3) = 3.6 and 2 / (5 / 3) = 1.2.
-    rows = columns(LexicalSketch(1024, k1=2.0, b=1.0).documents(texts, kinds=kinds), "a", "b") / (SCALE * idf)
+    rows = columns(HashedFeatures(1024, 0, 0, k1=2.0, b=1.0).documents(texts, kinds=kinds), "a", "b") / (SCALE * idf)
     np.testing.assert_allclose(rows, [[6 / 5.6, 3 / 4.6], [3 / 2.2, 0.0], [0.0, 3 / 2.2]], rtol=1e-6)
 
 
 def test_documents_without_terms_have_empty_sketches() -> None:
-    assert not LexicalSketch(4).documents([[], []], kinds=["episode", "concept"]).any()
-    assert LexicalSketch(4).documents([], kinds=[]).shape == (0, 4)
+    assert not HashedFeatures(4, 0, 0).documents([[], []], kinds=["episode", "concept"]).any()
+    assert HashedFeatures(4, 0, 0).documents([], kinds=[]).shape == (0, 4)
 
 
 def test_hashes_are_the_same_on_every_machine() -> None:
@@ -157,7 +156,7 @@ def seconds(*date: int) -> int:
 
 
 def test_a_question_that_names_speaker_and_day_matches_that_turn_best() -> None:
-    context = ContextHash(64, 192)
+    context = HashedFeatures(1, 64, 192)
     question = context.question("What did Ann buy on 7 May 2023?", None)
     turn = context.node("Ann", seconds(2023, 5, 7), NO_TIME)
     next_day = context.node("Ann", seconds(2023, 5, 8), NO_TIME)
@@ -168,7 +167,7 @@ def test_a_question_that_names_speaker_and_day_matches_that_turn_best() -> None:
 
 
 def test_a_question_may_name_a_speaker_in_part_in_full_or_without_accents() -> None:
-    context = ContextHash(64, 0)
+    context = HashedFeatures(1, 64, 0)
     jose = context.node("María José O'Brien", NO_TIME, NO_TIME)
     assert float(jose @ jose) == pytest.approx(1)
     in_part, in_full, plain = (
@@ -182,7 +181,7 @@ def test_a_question_may_name_a_speaker_in_part_in_full_or_without_accents() -> N
 
 
 def test_names_and_dates_that_a_question_repeats_count_once() -> None:
-    context = ContextHash(64, 192)
+    context = HashedFeatures(1, 64, 192)
     once = context.question("What did Ann paint in May 2023?", None)
     twice = context.question("What did Ann paint in May 2023, and was it Ann who sang in May 2023?", None)
     np.testing.assert_array_equal(twice, once)
@@ -191,11 +190,11 @@ def test_names_and_dates_that_a_question_repeats_count_once() -> None:
 
 
 def test_abbreviations_and_words_that_begin_a_sentence_are_no_names() -> None:
-    assert not ContextHash(64, 0).question("What is the NASA show on TV?", None).any()
+    assert not HashedFeatures(1, 64, 0).question("What is the NASA show on TV?", None).any()
 
 
 def test_long_periods_are_known_by_their_year_only() -> None:
-    context = ContextHash(8, 64)
+    context = HashedFeatures(1, 8, 64)
     year = context.node(None, seconds(2023, 1, 1), seconds(2023, 12, 31))
     assert np.abs(year).sum() == 1
     assert not context.node(None, NO_TIME, NO_TIME).any()
@@ -203,7 +202,7 @@ def test_long_periods_are_known_by_their_year_only() -> None:
 
 
 def test_relative_dates_need_the_time_of_asking() -> None:
-    context = ContextHash(8, 64)
+    context = HashedFeatures(1, 8, 64)
     asked = context.question("What happened yesterday?", datetime(2023, 5, 8, tzinfo=UTC))
     assert float(asked @ context.node(None, seconds(2023, 5, 7), NO_TIME)) >= 2
     assert not context.question("what happened yesterday?", None).any()
@@ -211,6 +210,6 @@ def test_relative_dates_need_the_time_of_asking() -> None:
 
 def test_parts_of_width_0_are_left_out() -> None:
     for widths in ((0, 0), (0, 8), (8, 0)):
-        context = ContextHash(*widths)
+        context = HashedFeatures(1, *widths)
         assert context.node("Ann", seconds(2023, 5, 7), NO_TIME).shape == (sum(widths),)
         assert context.question("What did Ann do in May 2023?", None).shape == (sum(widths),)

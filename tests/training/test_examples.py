@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from locigraph.gnn.sketch import HashedFeatures
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question, TurnId
-from locigraph.training.checkpoint import features_of
+from locigraph.training.checkpoint import hashed_features
 from locigraph.training.config import ModelConfig
 from locigraph.training.examples import SpaceExample, make_example
 from locigraph.training.pseudo_questions import RULES
@@ -96,6 +97,6 @@ def test_relations_that_the_model_excludes_are_no_edges() -> None:
 
 
 def test_the_features_have_the_widths_of_the_model() -> None:
-    assert [each.dim for each in features_of(SMALL_MODEL)] == [64, 24]
+    assert hashed_features(SMALL_MODEL) == HashedFeatures(64, 8, 16)
     bare = make_example(graph(), model=ModelConfig(lexical_dim=5, speaker_dim=0, date_dim=0), encoder=ENCODER)
     assert (bare.inputs.lexical.shape[1], bare.inputs.context.shape[1]) == (5, 0)

@@ -3,8 +3,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import torch
 
+from locigraph.training.checkpoint import hashed_features
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph, inputs_of
+from locigraph.training.network import GraphRetrieval
 from tests.fakes import MONDAY, FakeEncoder
 from tests.fakes_graph import SMALL_MODEL, TEXT_DIM, make_snapshot, planted_space, small_checkpoint
 
@@ -51,3 +54,15 @@ def test_a_graph_becomes_tensors_of_the_checkpoints_sizes_and_relations() -> Non
     assert inputs.lexical.shape == (12, SMALL_MODEL.lexical_dim)
     assert inputs.context.shape == (12, SMALL_MODEL.speaker_dim + SMALL_MODEL.date_dim)
     assert int(inputs.relation.max()) < len(small_checkpoint().network.nodes.relations)
+
+
+def test_the_scale_of_features_is_what_the_query_encoder_multiplies_by() -> None:
+    network = GraphRetrieval(SMALL_MODEL, text_dim=TEXT_DIM)
+    with torch.no_grad():
+        for parameter in network.queries.parameters():
+            parameter.normal_()
+    checkpoint = replace(small_checkpoint(), weights=network.weights())
+    texts = [question.text for question in QUESTIONS]
+    features = hashed_features(SMALL_MODEL).questions(texts, ENCODER.encode(texts))
+    expected = network.queries(torch.from_numpy(features)).detach().numpy()
+    np.testing.assert_array_equal(features * checkpoint.query_scale, expected)
