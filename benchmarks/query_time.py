@@ -27,10 +27,10 @@ from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.index.milvus_collection import Collection, CollectionSpec, IndexRow
 from locigraph.retrieval.protocols import SearchFilter
 from locigraph.retrieval.rank_fusion import reciprocal_rank_fusion
+from locigraph.training.checkpoint import hashed_features
 from locigraph.training.config import ModelConfig
-from locigraph.training.network import GraphRetrieval
 
-_VECTOR_DIM = GraphRetrieval(ModelConfig(), text_dim=384).nodes.config.vector_dim
+_VECTOR_DIM = sum(hashed_features(ModelConfig()).widths(384))
 _SPACES = 10
 _QUERIES = 40
 _DEPTH = 50

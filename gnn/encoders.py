@@ -73,11 +73,6 @@ class EncoderConfig:
     attention_dim: int
     excluded_relations: tuple[str, ...] = ()
 
-    @property
-    def vector_dim(self) -> int:
-        """Width of a stored vector."""
-        return self.text_dim + self.lexical_dim + self.context_dim + 1
-
 
 @dataclass(frozen=True, eq=False)
 class TurnVectors:

@@ -50,16 +50,16 @@ def ablate(
     from locigraph.kg.errors import LocigraphError, nearest
     from locigraph.kg.files import replace_file
     from locigraph.retrieval.evaluation.ablation_report import ablation_figure, ablation_table
-    from locigraph.retrieval.evaluation.asking import outcomes
+    from locigraph.retrieval.evaluation.asking import joined_runs, outcomes
     from locigraph.retrieval.evaluation.leaks import Fold
     from locigraph.retrieval.evaluation.outcomes import StrategyRun
+    from locigraph.retrieval.evaluation.summary import summarise
     from locigraph.scripts.assembly import graphs, opening
     from locigraph.scripts.assembly.language_models import clients_of
     from locigraph.scripts.experiments import learning, provenance
     from locigraph.scripts.experiments.result_files import learnt_questions
-    from locigraph.training.ablation import ablate as run
-    from locigraph.training.ablation import variants_of
-    from locigraph.training.config import Settings
+    from locigraph.training.ablation import FULL, variants_of
+    from locigraph.training.config import Settings, changed
     from locigraph.training.folds import plan_folds, seen_by
 
     provenance.source_commit()
@@ -93,14 +93,15 @@ def ablate(
 
         fold_of = {space: fold.index for fold in planned for space in fold.test}
         left_out = learnt_questions(loaded, planned, seen_by(text_encoder.adapter))
-        summary = run(
-            chosen,
-            full,
-            planned,
+        configs = {FULL: full} | {name: changed(full, changes) for name, changes in chosen.items()}
+        runs = [joined_runs([run_fold(*config, fold) for fold in planned]) for config in configs.items()]
+        summary = summarise(
             outcomes(loaded.questions, fold_of),
-            run_fold,
-            seed=seed,
+            runs,
+            comparisons=[(name, FULL) for name in chosen],
+            metrics=("recall@10",),
             left_out=left_out,
+            seed=seed,
         )
     manifest = provenance.manifest(
         seed,

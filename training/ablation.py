@@ -1,16 +1,11 @@
-"""Ablations: models trained on the same folds with one change, compared question by question with the full model."""
+"""Ablations: changes of the model, each of which is compared with the full model, trained on the same folds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from locigraph.retrieval.evaluation.asking import joined_runs
-from locigraph.retrieval.evaluation.leaks import Fold
-from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun
-from locigraph.retrieval.evaluation.results import Summary
-from locigraph.retrieval.evaluation.summary import summarise
-from locigraph.training.config import Settings, changed
+from locigraph.training.config import Settings
 
 #: Name of the unchanged model in the results.
 FULL = "full"
@@ -54,30 +49,3 @@ def variants_of(settings: Settings) -> dict[str, Mapping[str, Any]]:
         "no two views": without("views"),
         "no fine-tuning": {"training.epochs": 0},
     }
-
-
-def ablate(
-    variants: Mapping[str, Mapping[str, Any]],
-    settings: Settings,
-    folds: Sequence[Fold],
-    outcomes: Sequence[QuestionOutcome],
-    run_fold: Callable[[str, Settings, Fold], StrategyRun],
-    *,
-    seed: int,
-    left_out: Collection[str] = (),
-) -> Summary:
-    """Train every variant on every fold and compare it with the full model.
-
-    Args:
-        variants: Changes by name; see ``variants_of``.
-        settings: Settings of the full model.
-        folds: Folds of whole conversations.
-        outcomes: All questions.
-        run_fold: Trains a named configuration on a fold and runs it on the fold's test questions.
-        seed: Random seed of the statistics.
-        left_out: IDs of questions that are excluded from all comparisons, since their evidence was trained on.
-    """
-    configs = {FULL: settings} | {name: changed(settings, changes) for name, changes in variants.items()}
-    runs = [joined_runs([run_fold(name, variant, fold) for fold in folds]) for name, variant in configs.items()]
-    pairs = [(name, FULL) for name in variants]
-    return summarise(outcomes, runs, comparisons=pairs, metrics=("recall@10",), left_out=left_out, seed=seed)

@@ -5,7 +5,6 @@ PyTorch is imported only when a graph is encoded; encoding a question to search 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -31,17 +30,10 @@ class CheckpointQueryEncoder:
 
     def encode_query(self, text: str, *, asked_at: datetime | None = None) -> NDArray[np.float32]:
         """Vector of a question, float32 [dim]; see ``retrieval.protocols.QueryEncoder``."""
-        vector: NDArray[np.float32] = self.encode_queries([text], asked_at=[asked_at])[0]
+        hashed = hashed_features(self._checkpoint.model)
+        features = hashed.questions([text], self._encoder.encode([text]), asked_at=[asked_at])[0]
+        vector: NDArray[np.float32] = features * self._checkpoint.query_scale
         return vector
-
-    def encode_queries(
-        self, texts: Sequence[str], *, asked_at: Sequence[datetime | None] | None = None
-    ) -> NDArray[np.float32]:
-        """Vectors of questions, float32 [questions, dim]."""
-        features = hashed_features(self._checkpoint.model).questions(
-            texts, self._encoder.encode(texts), asked_at=asked_at
-        )
-        return features * self._checkpoint.query_scale
 
 
 def inputs_of(checkpoint: Checkpoint, snapshot: Snapshot) -> GraphInputs:

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import lightning as L  # noqa: N812  (the name Lightning's own documentation uses)
 import numpy as np
@@ -44,7 +44,6 @@ _EXPECTED_WARNINGS = (
     ".*There is a wandb run already in progress.*",  # all stages of a training share one run in Weights & Biases
     ".*Total length of `list` across ranks is zero.*",  # training without validation spaces is allowed
 )
-E = TypeVar("E")
 
 
 class RankingModule(L.LightningModule):
@@ -258,7 +257,7 @@ class EpochSampler(Sampler[int]):
         )
 
 
-def one_by_one(examples: Sequence[E], sampler: EpochSampler | None = None) -> DataLoader[E]:
+def one_by_one(examples: Sequence[Any], sampler: EpochSampler | None = None) -> DataLoader[Any]:
     """Serves one example per step, in the order of a sampler or, without one, in the given order."""
     # A loader draws a random number each time it starts, and a resumed run starts it at another point. A generator of
     # its own keeps this from changing torch's global generator, which dropout uses.

@@ -17,7 +17,6 @@ _STATEMENT = re.compile(
     r"^(?P<who>[A-Z][\w'’-]+(?: and [A-Z][\w'’-]+)?) (?P<verb>is|was|are|were|has|had|will|would|can|said"
     r"|\w+s|\w+ed|went|made|took|got|bought|saw|met|found|gave|felt|started|told|won|lost|left) (?P<rest>.+)$"
 )
-_AUXILIARY = frozenset({"is", "was", "are", "were", "has", "had", "will", "would", "can"})
 
 
 class QuestionWriter(Protocol):
@@ -65,11 +64,10 @@ def questions_about(statement: str) -> list[str]:
     if match is None:
         return []
     who, verb, rest = match["who"], match["verb"], match["rest"]
-    if verb == "said":
-        return [f"What did {who} say about {rest}?", f"When did {who} mention {rest}?"]
-    if verb in _AUXILIARY:
+    if verb in _WHAT:
         return [f"{_WHAT[verb]} {who} {rest}?", f"What do we know about {who} and {rest}?"]
-    return [f"What did {who} say about {verb} {rest}?", f"When did {who} mention {rest}?"]
+    said = rest if verb == "said" else f"{verb} {rest}"
+    return [f"What did {who} say about {said}?", f"When did {who} mention {rest}?"]
 
 
 _WHAT = {

@@ -280,8 +280,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
 
 
 def _of_width(at: Place) -> NDArray[np.float32]:
-    dim = at.live.checkpoint.network.nodes.config.vector_dim
-    return np.ones(dim, dtype=np.float32)
+    return np.ones(at.live.checkpoint.vector_dim, dtype=np.float32)
 
 
 def public(kind: type) -> set[str]:

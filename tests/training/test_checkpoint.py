@@ -39,7 +39,7 @@ def edit_manifest(folder: Path, **values: Any) -> None:
 def encoded(checkpoint: Checkpoint) -> tuple[np.ndarray, np.ndarray]:
     snapshot, questions = planted_space(1)
     encoder = CheckpointQueryEncoder(checkpoint, FakeEncoder(TEXT_DIM))
-    return encode_graph(checkpoint, snapshot)[1], encoder.encode_queries([question.text for question in questions])
+    return encode_graph(checkpoint, snapshot)[1], np.stack([encoder.encode_query(q.text) for q in questions])
 
 
 def checkpoint_of(model: ModelConfig) -> Checkpoint:

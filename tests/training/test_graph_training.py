@@ -184,7 +184,7 @@ def test_a_damaged_or_older_checkpoint_is_made_anew(text: str, tmp_path: Path) -
 
 def test_a_model_without_context_can_be_trained(tmp_path: Path) -> None:
     settings = changed(small_settings(finetune=1), {"model.speaker_dim": 0, "model.date_dim": 0})
-    assert made_of(tmp_path, settings=settings).network.nodes.config.vector_dim == TEXT_DIM + 64 + 1
+    assert made_of(tmp_path, settings=settings).vector_dim == TEXT_DIM + 64 + 1
 
 
 @pytest.mark.parametrize("encoder", list(GRAPH_ENCODERS))

@@ -150,7 +150,8 @@ def golden_outputs(encoder: str, folder: Path) -> dict[str, list[float]]:
         if not held_back:
             snapshot, asked = spaces[SpaceId("golden2")]
             _, vectors = encode_graph(made, snapshot)
-            queries = CheckpointQueryEncoder(made, ENCODER).encode_queries([asked[0].text, asked[4].text])
+            asker = CheckpointQueryEncoder(made, ENCODER)
+            queries = np.stack([asker.encode_query(asked[i].text) for i in (0, 4)])
     return {
         "lengths": np.linalg.norm(vectors, axis=1).tolist(),
         "scores": (queries @ vectors.T).flatten().tolist(),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -131,6 +132,7 @@ def test_it_finds_a_turn_by_the_fact_that_was_drawn_from_it(name: str) -> None:
     encoder = FakeEncoder(checkpoint.text_dim)
     snapshot = replace(snapshot, embeddings=encoder.encode(snapshot.descriptions))
     _, vectors = encode_graph(checkpoint, snapshot)
-    queries = CheckpointQueryEncoder(checkpoint, encoder).encode_queries([q.text for q in questions])
+    asker = CheckpointQueryEncoder(checkpoint, encoder)
+    queries = np.stack([asker.encode_query(q.text) for q in questions])
     best = (queries @ vectors.T).argmax(1).tolist()
     assert [snapshot.turns_of[turn] for turn in best] == [question.evidence for question in questions]
