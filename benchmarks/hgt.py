@@ -22,9 +22,10 @@ from benchmarks import records
 from locigraph.gnn.encoders import EncoderConfig, HGTEncoder
 from locigraph.gnn.features import TRAITS, GraphInputs, node_types
 from locigraph.gnn.relations import BLOCKS, network_relations
+from locigraph.gnn.sketch import HashedFeatures
 from locigraph.kg.schema import EPISODE
 
-CONFIG = EncoderConfig(text_dim=384, lexical_dim=1024, context_dim=127, attention_dim=32)
+CONFIG = EncoderConfig(384, HashedFeatures(1024, 32, 95), attention_dim=32)
 RELATIONS = network_relations()
 TYPES = node_types(RELATIONS)
 
@@ -37,10 +38,10 @@ def random_graph(turns: int, edges: int) -> GraphInputs:
     kind = torch.tensor([TYPES.index(row.source) for row in RELATIONS])[relation]
     source = first[kind] + (torch.rand(edges) * sizes[kind]).long()
     target, order = torch.randint(turns, (edges,)).sort()
-    context = torch.randn(nodes, CONFIG.context_dim)
+    context = torch.randn(nodes, CONFIG.hashed.speaker_dim + CONFIG.hashed.date_dim)
     return GraphInputs(
         text=F.normalize(torch.randn(nodes, CONFIG.text_dim), dim=1),
-        lexical=torch.randn(nodes, CONFIG.lexical_dim),
+        lexical=torch.randn(nodes, CONFIG.hashed.lexical_dim),
         context=context,
         speakers=context[:, :32],
         traits=torch.randn(nodes, len(TRAITS)),

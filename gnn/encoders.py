@@ -1,4 +1,4 @@
-"""Encoders: of each turn of a graph as one vector, with a table of these graph encoders, and of questions.
+"""The network: graph encoders, which encode each turn of a graph as one vector, their table, and the query encoder.
 
 A vector is the concatenation ``text | lexical | context | bias``. Each of the first three, the content blocks, is a
 weighted sum of the turn's own features and those of its neighbours, without a learnt projection:
@@ -31,15 +31,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from locigraph.gnn.errors import GraphError
 from locigraph.gnn.features import TRAITS, GraphInputs, node_types
 from locigraph.gnn.relations import BLOCKS, network_relations
+from locigraph.gnn.sketch import HashedFeatures
 from locigraph.kg.registry import Table
 
 _OWN = (0.5, 0.5)
@@ -61,15 +63,13 @@ class EncoderConfig:
 
     Attributes:
         text_dim: Width of the description embeddings.
-        lexical_dim: Width of the lexical sketch.
-        context_dim: Width of the hashed speakers and dates.
+        hashed: Makes the features of words, speakers and dates.
         attention_dim: Width of the keys and queries of each attention head; only ``hgt`` uses it.
         excluded_relations: Names of relations, or of relation families, that the encoder leaves out.
     """
 
     text_dim: int
-    lexical_dim: int
-    context_dim: int
+    hashed: HashedFeatures
     attention_dim: int
     excluded_relations: tuple[str, ...] = ()
 
@@ -99,9 +99,6 @@ class TurnVectors:
 class GraphEncoder(nn.Module):
     """Base class of the graph encoders: holds the relations' priors, and computes edge features and weighted sums.
 
-    Args:
-        config: Sizes, and the relations to leave out.
-
     Attributes:
         name: The name by which users choose the encoder.
         description: For help texts and reports.
@@ -128,11 +125,15 @@ class GraphEncoder(nn.Module):
     def edge_logits(self, inputs: GraphInputs, traits: Tensor) -> Tensor:
         """Edge logits (see the module's docstring), one per content block, [edges, 3]; 0 before training.
 
-        Args:
-            inputs: The graph. Its edges may join any node to any turn, for example as sampled non-edges.
-            traits: Traits of all nodes, [nodes, 6].
+        The edges may join any node to any turn, for example as sampled non-edges; ``traits`` gives those of all nodes.
         """
-        features = _edge_features(inputs, traits)
+        source, target = inputs.source, inputs.target
+        similarity = (inputs.text[source] * inputs.text[target]).sum(1) - _MEAN_SIMILARITY
+        same_speaker = (inputs.speakers[source] * inputs.speakers[target]).sum(1)
+        # log(1 + days between source and target), scaled to about 1 for a month; 0 if either is undated.
+        gap = torch.log1p((inputs.days[source] - inputs.days[target]).abs().nan_to_num(0.0)) / 3.5
+        ends = torch.stack([similarity, same_speaker, gap], dim=1)
+        features = torch.cat([ends, traits[source], traits[target]], dim=1)  # [edges, EDGE_FEATURES]
         # One relation at a time: a copy of the relation's parameters for each edge would be far larger than the edges.
         return _by_relation(inputs, self.edge_features, lambda edges, theta: features[edges] @ theta)
 
@@ -141,16 +142,14 @@ class GraphEncoder(nn.Module):
         raise NotImplementedError
 
     def forward(self, inputs: GraphInputs) -> TurnVectors:
-        """Encode all turns of a graph.
-
-        Args:
-            inputs: The graph, made with this encoder's relations and sizes.
+        """Encode all turns of a graph that was made with this encoder's relations and sizes.
 
         Raises:
             GraphError: If the width of a feature is not the one the encoder was made for.
         """
-        for name in ("text", "lexical", "context"):
-            given, width = getattr(inputs, name).shape[1], getattr(self.config, f"{name}_dim")
+        text_dim, lexical_dim, speaker_dim, date_dim, _ = self.config.hashed.widths(self.config.text_dim)
+        for name, width in (("text", text_dim), ("lexical", lexical_dim), ("context", speaker_dim + date_dim)):
+            given = getattr(inputs, name).shape[1]
             if given != width:
                 raise GraphError(f"{name} features have width {given} but the encoder was made for {width}")
         turns = inputs.num_turns
@@ -245,8 +244,7 @@ GRAPH_ENCODERS: Table[type[GraphEncoder]] = Table("graph encoder", [HGTEncoder, 
 class QueryEncoder(nn.Module):
     """Multiplies a question's lexical, speaker and date blocks by one learnt weight each; text and bias stay unchanged.
 
-    Args:
-        widths: Widths of the blocks ``text | lexical | speaker | date | 1``; see ``HashedFeatures.widths``.
+    The widths of the blocks are those of ``HashedFeatures.widths``.
     """
 
     def __init__(self, widths: Sequence[int]) -> None:
@@ -260,6 +258,23 @@ class QueryEncoder(nn.Module):
         text, lexical, speaker, date, one = torch.split(features, self.widths, dim=1)
         weighted = self.lexical_weight * lexical, self.context_weight[0] * speaker, self.context_weight[1] * date
         return torch.cat([text, *weighted, one], dim=1)
+
+
+class GraphRetrieval(nn.Module):
+    """The model that is trained and that a checkpoint holds: a graph encoder, chosen by its name, and a query encoder.
+
+    Raises:
+        UnknownNameError: If the graph encoder is not in its table.
+    """
+
+    def __init__(self, encoder: str, config: EncoderConfig) -> None:
+        super().__init__()
+        self.nodes = GRAPH_ENCODERS[encoder](config)
+        self.queries = QueryEncoder(config.hashed.widths(config.text_dim))
+
+    def weights(self) -> dict[str, NDArray[Any]]:
+        """A copy of the weights by name, as a checkpoint holds them."""
+        return {name: tensor.detach().cpu().numpy().copy() for name, tensor in self.state_dict().items()}
 
 
 def _segments(inputs: GraphInputs, relations: int) -> tuple[Tensor, int]:
@@ -279,16 +294,6 @@ def _by_relation(inputs: GraphInputs, parameters: Tensor, score: Callable[[Tenso
         return inputs.text.new_zeros(0, len(BLOCKS))
     order = torch.argsort(torch.cat(places))
     return torch.cat(scores)[order]
-
-
-def _edge_features(inputs: GraphInputs, traits: Tensor) -> Tensor:
-    """Features of all edges, [edges, EDGE_FEATURES]."""
-    source, target = inputs.source, inputs.target
-    similarity = (inputs.text[source] * inputs.text[target]).sum(1) - _MEAN_SIMILARITY
-    same_speaker = (inputs.speakers[source] * inputs.speakers[target]).sum(1)
-    # log(1 + days between source and target), scaled to about 1 for a month; 0 if either is undated.
-    gap = torch.log1p((inputs.days[source] - inputs.days[target]).abs().nan_to_num(0.0)) / 3.5
-    return torch.cat([torch.stack([similarity, same_speaker, gap], dim=1), traits[source], traits[target]], dim=1)
 
 
 def _neighbour_sums(inputs: GraphInputs, table: Tensor, bounds: Tensor, weight: Tensor) -> Tensor:

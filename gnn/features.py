@@ -85,11 +85,6 @@ def graph_inputs(
 ) -> GraphInputs:
     """Build the inputs from the active turns of a snapshot and the active nodes that a relation joins to one of them.
 
-    Args:
-        snapshot: The graph, with embeddings.
-        hashed: Makes the features of words, speaker and time.
-        relations: The relations that the encoder reads.
-
     Raises:
         GraphError: If the snapshot has no turn or no embeddings.
         UnknownNameError: If the snapshot has a type that the schema does not know.

@@ -18,9 +18,7 @@ if TYPE_CHECKING:  # the import takes seconds, since it also loads data sets and
 def to_hetero_data(inputs: GraphInputs, relations: Sequence[NetworkRelation]) -> HeteroData:
     """Convert a graph to ``HeteroData``, adding the reverse of every relation so that every node type gets messages.
 
-    Args:
-        inputs: The graph.
-        relations: The relations that it was made with.
+    ``relations`` are those that the graph was made with.
 
     Returns:
         Each node store has ``x`` (the text embeddings), ``lexical``, ``context``, ``traits`` and ``row``, the node's

@@ -23,9 +23,8 @@ from locigraph.retrieval.errors import IndexUnavailableError
 from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.protocols import Hit, SearchFilter, VectorMatch
-from locigraph.training.checkpoint import Checkpoint
+from locigraph.training.checkpoint import Checkpoint, new_network
 from locigraph.training.config import ModelConfig, Settings, TrainerConfig, TrainingConfig
-from locigraph.training.network import GraphRetrieval
 from tests.fakes import SPACE, FakeEncoder, make_turns
 
 _FAMILIES = {label.name: label.family for label in RELATION_LABELS.values()}
@@ -183,7 +182,7 @@ def small_settings(*, pretrain: int = 0, finetune: int = 3, patience: int = 50, 
 def small_checkpoint(*, seed: int = 0, text_encoder: str = "fake-bow", text_dim: int = TEXT_DIM) -> Checkpoint:
     """A checkpoint whose weights are random and depend on the seed."""
     torch.manual_seed(seed)
-    network = GraphRetrieval(SMALL_MODEL, text_dim=text_dim).eval()
+    network = new_network(SMALL_MODEL, text_dim).eval()
     with torch.no_grad():
         for parameter in network.nodes.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))

@@ -28,7 +28,7 @@ from locigraph.retrieval.text.text_adapter import TextAdapter, add_adapter, read
 from locigraph.retrieval.text.text_encoder import load_model
 from locigraph.training.config import AdapterConfig
 from locigraph.training.errors import TrainingDataError, TrainingError
-from locigraph.training.identity import ADAPTER_ALGORITHM, RunIdentity, TrainingRun, recorded_devices
+from locigraph.training.identity import ADAPTER_ALGORITHM, RunIdentity, TrainingRun
 from locigraph.training.lightning_run import RankingModule, is_first_process, run_lightning
 from locigraph.training.ranking_scores import inner_products
 from locigraph.training.snapshots import (
@@ -74,11 +74,9 @@ class TextExample(Tensors):
 
 
 def text_example(graph: TrainingGraph, *, turn_before: bool) -> TextExample:
-    """Convert a space into texts; questions without evidence in the graph are left out.
+    """Convert a space into texts; questions without evidence in the graph are left out, and no embeddings are needed.
 
-    Args:
-        graph: The graph as of its questions' time, and the questions; its embeddings are not used.
-        turn_before: Whether a turn is read together with the one before it.
+    With ``turn_before``, a turn is read together with the one before it.
     """
     snapshot = graph.snapshot
     rows = snapshot.active_rows(answer_types()).tolist()
@@ -205,7 +203,7 @@ def train_adapter(data: Sequence[TrainingSet], config: AdapterConfig, run: Train
         run.seed,
         model,
         run.trainer.precision,
-        recorded_devices(run.trainer),
+        run.trainer.recorded_devices,
         *train_and_validation_spaces(data),
         data={"texts": _fingerprint([example for example, _ in examples])},
         questions=questions_fingerprint(graphs),
@@ -226,14 +224,12 @@ def train_adapter(data: Sequence[TrainingSet], config: AdapterConfig, run: Train
         TextAdaptation(encoder, config, examples=len(steps), seed=run.seed),
         steps,
         [example for example, is_training in examples if not is_training],
+        config,
         run,
         identity,
-        "adapt",
-        seed=run.seed,
+        stage="adapt",
         epochs=config.epochs,
-        patience=config.patience,
-        ema_decay=0.0,  # the learning rate falls to 0 instead
-        gradient_clip=config.gradient_clip,
+        seed=run.seed,
     )
     if is_first_process():
         recorded = {**run.details, "identity": identity.as_json(), "validation": result}

@@ -25,27 +25,22 @@ from locigraph.training.fusion import DETAIL
 def averaged(checkpoints: Sequence[Checkpoint], **details: Any) -> Checkpoint:
     """Average the weights of several checkpoints, and of their linear fusions, into one checkpoint.
 
-    The result records everything that any of them was trained or validated on.
-
-    Args:
-        checkpoints: At least two, of the same model and text encoder.
-        details: Further entries of its manifest.
+    The result records everything that any of them was trained or validated on; ``details`` are further entries of its
+    manifest.
 
     Raises:
-        CheckpointError: If there are fewer than two, or two do not fit together; says which and why.
+        CheckpointError: If there are fewer than two, or two are not of the same model and text encoder; says which.
     """
     if len(checkpoints) < 2:
         raise CheckpointError(f"averaging needs at least two checkpoints, got {len(checkpoints)}; name more")
     first = checkpoints[0]
     for other in checkpoints[1:]:
-        for what, here, there in (
-            ("model", first.model, other.model),
-            ("text encoder", first.text_encoder, other.text_encoder),
-        ):
+        for what in ("model", "text_encoder"):
+            here, there = getattr(first, what), getattr(other, what)
             if here != there:
                 raise CheckpointError(
-                    f"checkpoints {first.version} and {other.version} cannot be averaged: {what} is {here!r} and "
-                    f"{there!r}; train both alike"
+                    f"checkpoints {first.version} and {other.version} cannot be averaged: {what.replace('_', ' ')} is "
+                    f"{here!r} and {there!r}; train both alike"
                 )
     weights = {
         name: np.asarray(np.mean([each.weights[name] for each in checkpoints], axis=0)) for name in first.weights

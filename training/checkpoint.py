@@ -28,7 +28,7 @@ from locigraph.training.config import MAX_WIDTH, ModelConfig
 from locigraph.training.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from locigraph.training.network import GraphRetrieval
+    from locigraph.gnn.encoders import GraphRetrieval
 
 _FORMAT = 6
 _WEIGHTS, _MANIFEST = "model.safetensors", "manifest.json"
@@ -37,6 +37,16 @@ _WEIGHTS, _MANIFEST = "model.safetensors", "manifest.json"
 def hashed_features(model: ModelConfig) -> HashedFeatures:
     """What makes the features of words, speakers and dates that a model reads."""
     return HashedFeatures(model.lexical_dim, model.speaker_dim, model.date_dim)
+
+
+def new_network(model: ModelConfig, text_dim: int) -> GraphRetrieval:
+    """An untrained network for text embeddings of a width; raises UnknownNameError if its encoder is not known."""
+    from locigraph.gnn.encoders import EncoderConfig, GraphRetrieval
+
+    relations = tuple(model.excluded_relations)
+    return GraphRetrieval(
+        model.encoder, EncoderConfig(text_dim, hashed_features(model), model.attention_dim, relations)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,10 +83,8 @@ class Checkpoint:
         """
         import torch
 
-        from locigraph.training.network import GraphRetrieval
-
         try:
-            network = GraphRetrieval(self.model, text_dim=self.text_dim)
+            network = new_network(self.model, self.text_dim)
             network.load_state_dict({name: torch.from_numpy(array) for name, array in self.weights.items()})
             return network.eval()
         except (RuntimeError, LocigraphError) as error:

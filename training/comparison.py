@@ -34,18 +34,13 @@ def searchable(
     encoder: TextEncoder,
     index: MilvusIndex | None = None,
 ) -> Iterator[tuple[Retriever, Retriever]]:
-    """Embed the graphs of some questions with a checkpoint, to search the embeddings.
+    """Embed the graphs of all questions that will be asked with a checkpoint, to search the embeddings.
+
+    They are written to the index and searched there. Without one they are searched exactly in memory, which gives the
+    results of an exact index without the time to write it.
 
     Yields:
         The retriever, and the same one over vectors in memory, which is faster than an embedded index.
-
-    Args:
-        checkpoint: The trained model.
-        questions: All questions that will be asked.
-        views: The questions' graphs.
-        encoder: Text encoder.
-        index: Vector index that the embeddings are written to and searched in. None searches them exactly in memory,
-            which gives the results of an exact index without the time to write one.
 
     Raises:
         LeakError: If the checkpoint was trained or validated on the conversation of a question.

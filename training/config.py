@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from locigraph.kg.errors import nearest
 from locigraph.training.errors import TrainingError
@@ -75,7 +76,7 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         names = [f.name for f in dataclasses.fields(self) if f.name != "pretrain_losses"]
-        _require(self, "training", at_least=dict.fromkeys(names, 0) | {"patience": 1})
+        _require(self, "training", at_least=dict.fromkeys(names, 0) | {"patience": 1}, at_most={})
         if self.ema_decay >= 1:
             raise TrainingError(f"training.ema_decay is {self.ema_decay}; expected a share in [0, 1)")
         for name, weight in self.pretrain_losses.items():
@@ -118,6 +119,7 @@ class AdapterConfig:
     weight_decay: float = 0.01
     dropout: float = 0.05
     gradient_clip: float = 1.0
+    ema_decay: ClassVar[float] = 0.0  # no moving average, since the learning rate falls to 0
 
     def __post_init__(self) -> None:
         counts = dict.fromkeys(("rank", "epochs", "patience", "questions", "negatives", "max_tokens"), 1)
@@ -161,6 +163,11 @@ class TrainerConfig:
         given = "1" if self.devices == "auto" else str(self.devices).strip()
         return int(given) if given.isdecimal() else given
 
+    @property
+    def recorded_devices(self) -> int | str:
+        """The devices as identities record them: ``auto`` for one, as in the manifests of shipped checkpoints."""
+        return "auto" if self.num_devices == 1 else self.num_devices
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -171,11 +178,7 @@ class Settings:
 
 
 def changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    """Settings with some fields changed.
-
-    Args:
-        settings: Settings to start from.
-        changes: New values by dotted field name, such as ``model.encoder``.
+    """Settings with the fields changed that ``changes`` names by their dotted names, such as ``model.encoder``.
 
     Raises:
         TrainingError: If there is no such field, and names the nearest; or if a new value is out of range.
@@ -195,14 +198,10 @@ def changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     return dataclasses.replace(settings, **replaced)
 
 
-def _require(
-    config: object, section: str, *, at_least: Mapping[str, float], at_most: Mapping[str, float] | None = None
-) -> None:
+def _require(config: object, section: str, *, at_least: Mapping[str, float], at_most: Mapping[str, float]) -> None:
     for name, least in at_least.items():
         value = getattr(config, name)
         if not value >= least:
             raise TrainingError(f"{section}.{name} is {value}; expected {least:g} or more")
-    for name, most in (at_most or {}).items():
-        value = getattr(config, name)
-        if value > most:
-            raise TrainingError(f"{section}.{name} is {value}; expected at most {most:g}")
+        if value > at_most.get(name, math.inf):
+            raise TrainingError(f"{section}.{name} is {value}; expected at most {at_most[name]:g}")

@@ -44,14 +44,9 @@ class SpaceExample(Tensors):
 def make_example(
     graph: TrainingGraph, *, model: ModelConfig, encoder: TextEncoder, writer: QuestionWriter | None = None
 ) -> SpaceExample:
-    """Convert a space into tensors.
+    """Convert a space into tensors of a model's widths; questions without evidence in the graph are left out.
 
-    Args:
-        graph: The graph as of its questions' time, with embeddings, and the questions; those without evidence in the
-            graph are left out.
-        model: Widths of the features, and the relations to leave out.
-        encoder: Text encoder.
-        writer: Turns the facts and events of a training space into pseudo-questions; None for no pseudo-questions.
+    The writer turns the facts and events of a training space into pseudo-questions; without one there are none.
     """
     snapshot = graph.snapshot
     hashed = hashed_features(model)

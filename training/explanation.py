@@ -91,9 +91,9 @@ def explain(
 
     Args:
         checkpoint: The checkpoint that made the graph embeddings.
-        snapshot: The graph, with embeddings.
+        snapshot: The graph, with embeddings of the checkpoint's text encoder.
         question: The question's text.
-        encoder: The checkpoint's text encoder.
+        encoder: That text encoder.
         top_k: Number of turns to explain.
         asked_at: When the question is asked; relative dates in it refer to this time.
         turn_ids: Turns to explain instead of the best.

@@ -177,13 +177,8 @@ def without_wordings(questions: Sequence[Question], tested: Sequence[Question]) 
 def refuse_trained_on(trained: Checkpoint | TextAdapter, questions: Sequence[Question], *, option: str) -> None:
     """Refuse to test a checkpoint, or a text encoder's adapter, on what it was trained or validated on.
 
-    Args:
-        trained: The checkpoint or adapter.
-        questions: Questions of the test.
-        option: Name of the option that gave it, for the error message.
-
     Raises:
-        LeakError: If it was trained or validated on the space of a question.
+        LeakError: If it was trained or validated on the space of a question; names the option that gave it.
     """
     for question in questions:
         if question.space in trained.spaces:

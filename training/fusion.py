@@ -10,7 +10,7 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -191,19 +191,6 @@ def learn_trees(examples: Sequence[SignalExample], linear: WeightedSum, *, seed:
     )  # fmt: skip
     trees.fit(torch.cat(rows).numpy(), torch.cat(right).numpy())
     return BoostedTrees(linear, trees)
-
-
-def fusion_details(data: Sequence[TrainingSet], encoder: TextEncoder) -> dict[str, Mapping[str, float]]:
-    """The linear fusion learnt from some training sets, as the manifest of a checkpoint records it.
-
-    It is empty if no set has both questions and training spaces.
-
-    Raises:
-        TrainingDataError: If there is no question to learn from.
-    """
-    if not any(each.questions and each.train for each in data):
-        return {}
-    return {DETAIL: dict(learn_fusion(SignalReader(encoder).examples(data)).weights)}
 
 
 def fusion_of(checkpoint: Checkpoint) -> WeightedSum:

@@ -10,17 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from locigraph.gnn.encoders import TurnVectors
+from locigraph.gnn.encoders import GraphRetrieval, TurnVectors
 from locigraph.gnn.losses import multi_positive_loss
 from locigraph.kg.embedded_text import TextEncoder
-from locigraph.training.checkpoint import Checkpoint, load_checkpoint
+from locigraph.training.checkpoint import Checkpoint, load_checkpoint, new_network
 from locigraph.training.config import Settings, TrainingConfig
 from locigraph.training.errors import CheckpointError, TrainingDataError
 from locigraph.training.examples import SpaceExample, make_example
-from locigraph.training.fusion import fusion_details
-from locigraph.training.identity import CHECKPOINT_ALGORITHM, RunIdentity, TrainingRun, recorded_devices
+from locigraph.training.fusion import DETAIL, SignalReader, learn_fusion
+from locigraph.training.identity import CHECKPOINT_ALGORITHM, RunIdentity, TrainingRun
 from locigraph.training.lightning_run import RankingModule, is_first_process, run_lightning
-from locigraph.training.network import GraphRetrieval
 from locigraph.training.objectives import LOSSES, Scorer, require_known_names
 from locigraph.training.pseudo_questions import RULES, QuestionWriter
 from locigraph.training.ranking_scores import inner_products
@@ -147,7 +146,7 @@ def train_checkpoint(
         run.seed,
         encoder.model_id,
         run.trainer.precision,
-        recorded_devices(run.trainer),
+        run.trainer.recorded_devices,
         *train_and_validation_spaces(data),
         data={graph.name: graph.snapshot.fingerprint for graph in graphs},
         questions=questions_fingerprint(graphs),
@@ -160,7 +159,9 @@ def train_checkpoint(
     except CheckpointError:
         pass  # missing, damaged, or written by an older version: trained again below
     begun = time.monotonic()
-    fusion = fusion_details(data, encoder) if with_fusion else {}
+    fusion = {}
+    if with_fusion and any(each.questions and each.train for each in data):
+        fusion[DETAIL] = dict(learn_fusion(SignalReader(encoder).examples(data)).weights)
     started += time.monotonic() - begun  # not counted as training time of the network
     train, validation = (
         [
@@ -173,7 +174,7 @@ def train_checkpoint(
     text_dim = graphs[0].snapshot.embeddings.shape[1]
     # Whatever the seed, so that the weights of several trainings can be averaged; each epoch draws from the seed.
     torch.manual_seed(0)
-    network = GraphRetrieval(settings.model, text_dim=text_dim)
+    network = new_network(settings.model, text_dim)
     stages: dict[str, dict[str, float]] = {}
     for number, (stage, epochs) in enumerate(zip(STAGES, (training.pretrain_epochs, training.epochs), strict=True)):
         if not epochs:
@@ -188,14 +189,12 @@ def train_checkpoint(
             GraphTraining(network, training, losses, seed=stage_seed),
             train,
             validation,
+            training,
             run,
             identity,
-            stage,
-            seed=stage_seed,
+            stage=stage,
             epochs=epochs,
-            patience=training.patience,
-            ema_decay=training.ema_decay,
-            gradient_clip=training.gradient_clip,
+            seed=stage_seed,
         )
     recorded = {**run.details, **fusion, "identity": identity.as_json(), "stages": stages}
     recorded["seconds"] = round(time.monotonic() - started, 1)

@@ -28,7 +28,7 @@ class RunIdentity:
         seed: Random seed.
         text_encoder: ID of the text encoder, its adapter and its precision included.
         precision: Precision of the training.
-        devices: Number of devices; ``auto`` stands for one (see ``recorded_devices``).
+        devices: Number of devices; ``auto`` stands for one (see ``TrainerConfig.recorded_devices``).
         train: Spaces that are learnt from, sorted.
         validation: Spaces that decide when to stop, sorted.
         data: Fingerprint of each graph, or of all texts, by name.
@@ -82,11 +82,3 @@ class TrainingRun:
     details: Mapping[str, Any]
     name: str = "train"
     experiment: str = ""
-
-
-def recorded_devices(trainer: TrainerConfig) -> int | str:
-    """The devices of a training as its identity records them: ``auto`` for one device, whether given as ``auto`` or 1.
-
-    The manifests of finished trainings and of shipped checkpoints contain ``auto``.
-    """
-    return "auto" if trainer.num_devices == 1 else trainer.num_devices

@@ -28,6 +28,7 @@ from torch.utils.data import DataLoader, Sampler
 from tqdm import tqdm
 
 from locigraph.kg.files import replace_file
+from locigraph.training.config import AdapterConfig, TrainingConfig
 from locigraph.training.errors import TrainingError
 from locigraph.training.identity import RunIdentity, TrainingRun
 from locigraph.training.ranking_scores import RankingScores
@@ -65,13 +66,10 @@ class RankingModule(L.LightningModule):
         torch.manual_seed(epoch_seed)
         self._generator.manual_seed(epoch_seed)
 
-    def on_validation_epoch_start(self) -> None:
-        """Discard the scores of the last validation."""
-        self._scores = RankingScores()
-
     def on_validation_epoch_end(self) -> None:
         """Log means over questions; ``val/score``, the sum of mean recall and mean nDCG, decides when to stop."""
         self.log_dict(self._scores.means(), batch_size=1, sync_dist=True)
+        self._scores = RankingScores()
 
 
 class AverageAndStop(L.Callback):
@@ -185,8 +183,6 @@ def _readable_resume_point(path: Path) -> str | None:
     """The resume point, or None if it is missing or damaged; a damaged one is removed, and the stage starts over."""
     try:
         SealedCheckpoint().load_checkpoint(path, weights_only=True)
-    except FileNotFoundError:
-        return None
     except (OSError, ValueError):
         path.unlink(missing_ok=True)  # each of several processes may try to remove it
         return None
@@ -194,11 +190,7 @@ def _readable_resume_point(path: Path) -> str | None:
 
 
 class StepProgress(L.Callback):
-    """One progress bar for the whole stage, with rate and time left.
-
-    Args:
-        name: Shown before the bar.
-    """
+    """One progress bar for the whole stage, with its name, rate and time left."""
 
     _bar: tqdm[Any]
 
@@ -279,15 +271,13 @@ def run_lightning(
     module: L.LightningModule,
     train: Sequence[Any],
     validation: Sequence[Any],
+    config: TrainingConfig | AdapterConfig,
     run: TrainingRun,
     identity: RunIdentity,
-    stage: str,
     *,
-    seed: int,
+    stage: str,
     epochs: int,
-    patience: int,
-    ema_decay: float,
-    gradient_clip: float,
+    seed: int,
 ) -> dict[str, float]:
     """Train a module in one stage of a training; an interrupted run is resumed after its last complete epoch.
 
@@ -296,14 +286,12 @@ def run_lightning(
             the last one. It must log ``val/score``, where higher is better.
         train: Examples to learn from, each one step. They need a method ``to(device)``.
         validation: Examples whose questions decide when to stop. Every process validates on all of them.
+        config: Patience, decay of the moving average, and limit of the gradient's norm.
         run: Where and how to run.
         identity: Identity of the training; its settings are logged.
         stage: Name of the stage; its resume point stays after the last epoch.
-        seed: Random seed of the order of the training examples.
         epochs: Maximum number of epochs.
-        patience: Number of epochs without a better validation score after which to stop.
-        ema_decay: Decay of the moving average; 0 for none.
-        gradient_clip: Maximum norm of the gradient; 0 switches clipping off.
+        seed: Random seed of the order of the training examples.
 
     Returns:
         ``val_score``, the best validation score; ``best_epoch``, its epoch, or -1 if no epoch was better than the
@@ -313,25 +301,25 @@ def run_lightning(
     Raises:
         TrainingError: If the trainer cannot run here.
     """
-    config = run.trainer
+    given = run.trainer
     run.folder.mkdir(parents=True, exist_ok=True)
     path = identity.resume_point(run.folder, stage)
-    best = AverageAndStop(ema_decay=ema_decay, patience=patience)
+    best = AverageAndStop(ema_decay=config.ema_decay, patience=config.patience)
     resume_point = LambdaCallback(
         on_train_epoch_end=lambda trainer, _: trainer.save_checkpoint(path, weights_only=False)
     )
     with warnings.catch_warnings():
         for message in _EXPECTED_WARNINGS:
             warnings.filterwarnings("ignore", message=message)
-        chosen: dict[str, Any] = {"accelerator": config.accelerator, "devices": config.num_devices}
-        chosen["precision"] = config.precision
+        chosen: dict[str, Any] = {"accelerator": given.accelerator, "devices": given.num_devices}
+        chosen["precision"] = given.precision
         try:
             trainer = L.Trainer(
                 **chosen,
                 # A space may lack node types or relations, whose parameters then get no gradient.
-                strategy=DDPStrategy(find_unused_parameters=True) if config.num_devices != 1 else "auto",
+                strategy=DDPStrategy(find_unused_parameters=True) if given.num_devices != 1 else "auto",
                 max_epochs=epochs,
-                gradient_clip_val=gradient_clip,
+                gradient_clip_val=config.gradient_clip,
                 logger=_loggers(run, identity, stage) or False,
                 callbacks=[best, StepProgress(f"{run.name} {stage}"), resume_point],
                 plugins=SealedCheckpoint(),

@@ -6,7 +6,7 @@ has flushed its vectors, and writing them is idempotent, so a crash at any point
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -36,6 +36,7 @@ TOLERANCE = 1e-3
 _ROUNDING = 1e-4
 # Capacity of the vectors kept in memory for the next comparison, in numbers of 4 bytes.
 _KEPT_NUMBERS = 2**25
+_Vectors = dict[int, NDArray[np.float32]]  # by node key
 
 
 @dataclass(frozen=True)
@@ -86,10 +87,6 @@ class LiveEmbeddings:
         encoder: The text encoder that the checkpoint names.
         device: Device on which graphs are encoded.
         tolerance: A turn's vector is written again if it would move by more than this share of its length.
-
-    Attributes:
-        checkpoint: The checkpoint that encodes.
-        version: The checkpoint's version, which the collection carries.
     """
 
     def __init__(
@@ -114,11 +111,8 @@ class LiveEmbeddings:
     def update(self, *, progress: str | None = None) -> int:
         """Encode and write the spaces that have changed, or all if no collection of this checkpoint is in use.
 
-        Args:
-            progress: Name on the progress bar of a full refresh; None shows none.
-
         Returns:
-            Number of spaces that were written.
+            Number of spaces that were written. A full refresh shows a progress bar if it is given a name.
         """
         spaces = self._store.spaces()
         if not spaces:
@@ -186,11 +180,8 @@ class LiveEmbeddings:
     def verify(self, spaces: Sequence[SpaceId] | None = None) -> list[Difference]:
         """Compare the rows of spaces with their turns, and the vectors with those that the checkpoint computes now.
 
-        Args:
-            spaces: The spaces; None for all.
-
         Returns:
-            The difference found for each space; empty if no collection of this checkpoint is in use.
+            The difference found for each of them, or of all; empty if no collection of this checkpoint is in use.
         """
         collection = self._in_use()
         if collection is None:
@@ -227,9 +218,7 @@ class LiveEmbeddings:
         moves = tuple(_cosine_distance(stored[key], due[key]) for key in moved)
         return Drift(len(due), len(due.keys() - stored.keys()), len(stored.keys() - due.keys()), moves)
 
-    def _compared(
-        self, collection: Collection | None, snapshot: Snapshot
-    ) -> tuple[dict[int, NDArray[np.float32]], dict[int, NDArray[np.float32]], list[int]]:
+    def _compared(self, collection: Collection | None, snapshot: Snapshot) -> tuple[_Vectors, _Vectors, list[int]]:
         """(Vectors by the checkpoint, vectors in the collection, both by node key; the keys at which they differ)."""
         rows, vectors = encode_graph(self.checkpoint, snapshot, device=self._device)
         due = dict(zip(snapshot.keys[rows].tolist(), vectors, strict=True))
@@ -293,7 +282,7 @@ class _LastWritten:
 
     collection: Collection | None = None
     _whole: set[SpaceId] = field(default_factory=set)
-    _vectors: dict[SpaceId, dict[int, NDArray[np.float32]]] = field(default_factory=dict)
+    _vectors: dict[SpaceId, _Vectors] = field(default_factory=dict)
 
     def is_whole(self, space: SpaceId, turns: int) -> bool:
         """Whether the collection holds that many turns of a space; counted once, since nobody else writes to it."""
@@ -302,12 +291,12 @@ class _LastWritten:
             self._whole.add(space)
         return space in self._whole
 
-    def pop(self, space: SpaceId) -> dict[int, NDArray[np.float32]]:
+    def pop(self, space: SpaceId) -> _Vectors:
         """Remove and return the remembered vectors of a space, by node key; empty if unknown."""
         self._whole.discard(space)
         return self._vectors.pop(space, {})
 
-    def keep(self, space: SpaceId, vectors: Mapping[int, NDArray[np.float32]]) -> None:
+    def keep(self, space: SpaceId, vectors: _Vectors) -> None:
         """Remember the vectors of a space, and forget those of the least recently written spaces to make room."""
         self._whole.add(space)
         self._vectors[space] = {key: vector.copy() for key, vector in vectors.items()}  # not views of a larger array

@@ -18,12 +18,7 @@ def inner_products(queries: Tensor, stored: Tensor) -> Tensor:
 
 
 def answers(turn_ids: Sequence[TurnId], evidence: Sequence[Collection[TurnId]]) -> Tensor:
-    """Which turns answer which question, bool [questions, turns].
-
-    Args:
-        turn_ids: The turns, in order.
-        evidence: The turns that answer each question; those that are not among the turns are ignored.
-    """
+    """Which turns answer which question, bool [questions, turns]; evidence that is no such turn is ignored."""
     place = {turn_id: i for i, turn_id in enumerate(turn_ids)}
     positive = torch.zeros(len(evidence), len(turn_ids), dtype=torch.bool)
     for row, answering in zip(positive, evidence, strict=True):
@@ -38,12 +33,7 @@ class RankingScores:
         self._found: list[tuple[float, float]] = []
 
     def add(self, scores: Tensor, positive: Tensor) -> None:
-        """Add the questions about a space.
-
-        Args:
-            scores: Scores of the turns, [questions, turns].
-            positive: Which turns answer which question, bool [questions, turns].
-        """
+        """Add the questions about a space: the scores of its turns, and which are right, both [questions, turns]."""
         best = scores.topk(min(10, scores.shape[1]), dim=1).indices.tolist()
         for ranking, right in zip(best, positive, strict=True):
             gold = {str(i) for i in right.nonzero().flatten().tolist()}

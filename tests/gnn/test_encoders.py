@@ -24,16 +24,17 @@ from locigraph.gnn.encoders import (
 from locigraph.gnn.errors import GraphError
 from locigraph.gnn.features import GraphInputs, graph_inputs, node_types
 from locigraph.gnn.relations import BLOCKS, RELATIONS, network_relations
+from locigraph.gnn.sketch import HashedFeatures
 from locigraph.kg.registry import UnknownNameError
 from locigraph.kg.snapshot import Snapshot
+from locigraph.training.checkpoint import new_network
 from locigraph.training.config import ModelConfig
-from locigraph.training.network import GraphRetrieval
 from tests.fakes import make_turns
 from tests.fakes_graph import HASHED, TEXT_DIM, Extra, make_inputs, make_snapshot
 
-CONFIG = EncoderConfig(TEXT_DIM, HASHED.lexical_dim, 8 + 16, attention_dim=4)
+CONFIG = EncoderConfig(TEXT_DIM, HASHED, attention_dim=4)
 #: Widths of the random graphs.
-SMALL = EncoderConfig(text_dim=5, lexical_dim=4, context_dim=3, attention_dim=2)
+SMALL = EncoderConfig(5, HashedFeatures(4, 1, 2), attention_dim=2)
 ALL_RELATIONS = ("DERIVED_FROM", "HAS_CONCEPT", "NEXT")
 POSITION = {name: position for position, name in enumerate(RELATIONS)}
 #: Positions among the features of an edge.
@@ -87,8 +88,8 @@ def random_inputs(seed: int, *, turns: int = 6, others: int = 8, edges: int = 44
     days[::3] = math.nan
     return GraphInputs(
         text=torch.nn.functional.normalize(normal(nodes_count, SMALL.text_dim), dim=1),
-        lexical=normal(nodes_count, SMALL.lexical_dim),
-        context=normal(nodes_count, SMALL.context_dim),
+        lexical=normal(nodes_count, 4),
+        context=normal(nodes_count, 3),
         speakers=normal(nodes_count, 2),
         traits=normal(nodes_count, 4),
         days=days,
@@ -241,7 +242,7 @@ def two_facts() -> GraphInputs:
 
 
 def test_attention_to_two_facts_and_two_zero_neighbours_is_worked_by_hand() -> None:
-    encoder = encoder_of("hgt", EncoderConfig(text_dim=2, lexical_dim=3, context_dim=3, attention_dim=1))
+    encoder = encoder_of("hgt", EncoderConfig(2, HashedFeatures(3, 1, 2), attention_dim=1))
     assert isinstance(encoder, HGTEncoder)
     with torch.no_grad():
         encoder.key.zero_()
@@ -265,7 +266,7 @@ def test_attention_to_two_facts_and_two_zero_neighbours_is_worked_by_hand() -> N
 
 
 def test_edge_features_are_added_to_the_logits_of_attention() -> None:
-    encoder, inputs = encoder_of("hgt", EncoderConfig(2, 3, 3, 4)), two_facts()
+    encoder, inputs = encoder_of("hgt", EncoderConfig(2, HashedFeatures(3, 1, 2), 4)), two_facts()
     inputs = replace(inputs, traits=torch.tensor([[0.0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 0]]))
     with torch.no_grad():
         encoder.edge_features[POSITION["fact"], SOURCE_ASKS, 0] = 0.1 * math.log(5)
@@ -345,7 +346,7 @@ def test_attention_is_that_of_pyg_s_hgtconv(seed: int, zeros: bool) -> None:
     x_facts[facts] = 0
     x_turns = torch.cat([torch.randn(turns, free), torch.zeros(turns, facts)], dim=1).double()
 
-    encoder = HGTEncoder(EncoderConfig(free + facts, 1, 1, attention_dim=facts)).double()
+    encoder = HGTEncoder(EncoderConfig(free + facts, HashedFeatures(1, 0, 1), attention_dim=facts)).double()
     position, kind = POSITION["fact"], node_types(encoder.relations).index("knowledge_node")
     with torch.no_grad():
         encoder.matrix[position] = 0.02 * torch.randn(3, facts, facts)
@@ -535,7 +536,7 @@ def test_a_hidden_fact_is_hidden_from_the_traits_too(name: str) -> None:
 def test_a_model_without_context_works(name: str) -> None:
     inputs = canoe_talk()
     bare = replace(inputs, context=inputs.context[:, :0], speakers=inputs.speakers[:, :0])
-    vectors = encoder_of(name, replace(CONFIG, context_dim=0), trained=True)(bare)
+    vectors = encoder_of(name, replace(CONFIG, hashed=HashedFeatures(64, 0, 0)), trained=True)(bare)
     assert vectors.joined().shape == (3, 32 + 64 + 1)
     assert torch.isfinite(vectors.joined()).all()
 
@@ -673,7 +674,7 @@ def test_the_table_holds_two_encoders_with_descriptions() -> None:
 
 
 def test_an_encoder_that_was_added_to_the_table_can_be_chosen_by_its_name(toy: type[GraphEncoder]) -> None:
-    network = GraphRetrieval(ModelConfig(encoder="toy", lexical_dim=64, speaker_dim=8, date_dim=16), text_dim=32)
+    network = new_network(ModelConfig(encoder="toy", lexical_dim=64, speaker_dim=8, date_dim=16), 32)
     assert isinstance(network.nodes, OwnWordsEncoder)
     inputs = canoe_talk()
     torch.testing.assert_close(network.nodes(inputs).text, 0.5 * inputs.text[:3])
@@ -681,15 +682,17 @@ def test_an_encoder_that_was_added_to_the_table_can_be_chosen_by_its_name(toy: t
 
 def test_an_unknown_encoder_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UnknownNameError, match="graph encoder 'toy' is not known; known: hgt, mixing"):
-        GraphRetrieval(ModelConfig(encoder="toy"), text_dim=32)
+        new_network(ModelConfig(encoder="toy"), 32)
     with pytest.raises(UnknownNameError, match="'hgtt' is not known; nearest is 'hgt'; known: hgt, mixing"):
-        GraphRetrieval(ModelConfig(encoder="hgtt"), text_dim=32)
+        new_network(ModelConfig(encoder="hgtt"), 32)
 
 
 def test_a_model_s_sizes_and_excluded_relations_reach_the_encoder() -> None:
     model = ModelConfig(lexical_dim=64, speaker_dim=8, date_dim=16, attention_dim=5, excluded_relations=["NEXT"])
-    network = GraphRetrieval(model, text_dim=32)
-    assert network.nodes.config == EncoderConfig(32, 64, 24, attention_dim=5, excluded_relations=("NEXT",))
+    network = new_network(model, 32)
+    assert network.nodes.config == EncoderConfig(
+        32, HashedFeatures(64, 8, 16), attention_dim=5, excluded_relations=("NEXT",)
+    )
     assert [relation.name for relation in network.nodes.relations] == ["fact", "event", "topic"]
     assert network.nodes.edge_features.shape == (3, EDGE_FEATURES, 3)
 

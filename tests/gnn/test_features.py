@@ -251,7 +251,7 @@ def test_all_tensors_move_to_another_device_and_keep_their_values() -> None:
     assert moved.num_turns == same.num_turns == 8
 
 
-ENCODER = HGTEncoder(EncoderConfig(TEXT_DIM, HASHED.lexical_dim, 8 + 16, attention_dim=4))
+ENCODER = HGTEncoder(EncoderConfig(TEXT_DIM, HASHED, attention_dim=4))
 with torch.no_grad():
     for _parameter in ENCODER.parameters():
         _parameter.normal_(0, 0.3, generator=torch.Generator().manual_seed(_parameter.numel()))

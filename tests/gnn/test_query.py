@@ -10,8 +10,8 @@ from torch import Tensor
 from locigraph.gnn.encoders import QueryEncoder
 from locigraph.gnn.sketch import HashedFeatures, bucket
 from locigraph.kg.language.tokens import terms
+from locigraph.training.checkpoint import new_network
 from locigraph.training.config import ModelConfig
-from locigraph.training.network import GraphRetrieval
 from tests.fakes import FakeEncoder, make_turns
 from tests.fakes_graph import HASHED as GRAPH_HASHED
 from tests.fakes_graph import TEXT_DIM, Extra, make_inputs, make_snapshot
@@ -113,7 +113,7 @@ def test_every_weight_gets_a_gradient() -> None:
 def test_the_score_of_a_turn_is_the_sum_of_its_blocks_scores() -> None:
     torch.manual_seed(0)
     model = ModelConfig(lexical_dim=GRAPH_HASHED.lexical_dim, speaker_dim=8, date_dim=16, attention_dim=4)
-    network = GraphRetrieval(model, text_dim=TEXT_DIM).eval()
+    network = new_network(model, TEXT_DIM).eval()
     with torch.no_grad():
         network.nodes.bias_traits.normal_()
     turns = make_turns(["I have a canoe", "What colour?"])

@@ -13,7 +13,7 @@ from locigraph.kg.schema import NODE_TYPES, RELATION_LABELS
 from tests.fakes import make_turns
 from tests.fakes_graph import HASHED, TEXT_DIM, Extra, make_inputs, make_snapshot
 
-CONFIG = EncoderConfig(TEXT_DIM, HASHED.lexical_dim, 8 + 16, attention_dim=4)
+CONFIG = EncoderConfig(TEXT_DIM, HASHED, attention_dim=4)
 
 
 def test_the_table_holds_facts_events_topics_and_four_turns_on_either_side() -> None:

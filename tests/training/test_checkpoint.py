@@ -15,11 +15,10 @@ from safetensors.torch import load_file, save_file
 from locigraph.gnn.encoders import GRAPH_ENCODERS
 from locigraph.kg.language.seen_texts import SeenTexts
 from locigraph.kg.registry import UnknownNameError
-from locigraph.training.checkpoint import Checkpoint, load_checkpoint
+from locigraph.training.checkpoint import Checkpoint, load_checkpoint, new_network
 from locigraph.training.config import ModelConfig
 from locigraph.training.errors import CheckpointError
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
-from locigraph.training.network import GraphRetrieval
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import SMALL_MODEL, TEXT_DIM, planted_space, small_checkpoint
 
@@ -44,7 +43,7 @@ def encoded(checkpoint: Checkpoint) -> tuple[np.ndarray, np.ndarray]:
 
 def checkpoint_of(model: ModelConfig) -> Checkpoint:
     torch.manual_seed(0)
-    return replace(small_checkpoint(), model=model, weights=GraphRetrieval(model, text_dim=TEXT_DIM).weights())
+    return replace(small_checkpoint(), model=model, weights=new_network(model, TEXT_DIM).weights())
 
 
 @pytest.mark.parametrize("encoder", list(GRAPH_ENCODERS))
@@ -74,7 +73,7 @@ def test_the_version_changes_with_weights_text_encoder_and_model() -> None:
 
 def test_a_graph_encoder_that_there_is_not_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(UnknownNameError, match="graph encoder 'hgtt' is not known; nearest is 'hgt'; known: hgt, mix"):
-        GraphRetrieval(ModelConfig(encoder="hgtt"), text_dim=TEXT_DIM)
+        new_network(ModelConfig(encoder="hgtt"), TEXT_DIM)
 
 
 def test_a_checkpoint_that_does_not_say_what_it_has_seen_is_refused(folder: Path) -> None:

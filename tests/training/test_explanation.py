@@ -9,10 +9,9 @@ from locigraph.gnn.encoders import GRAPH_ENCODERS
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import TurnId
-from locigraph.training.checkpoint import Checkpoint
+from locigraph.training.checkpoint import Checkpoint, new_network
 from locigraph.training.explanation import Explanation, explain
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph, inputs_of
-from locigraph.training.network import GraphRetrieval
 from tests.fakes import FakeEncoder, make_turns
 from tests.fakes_graph import SMALL_MODEL, TEXT_DIM, Extra, make_snapshot, planted_space, small_checkpoint
 
@@ -25,7 +24,7 @@ def checkpoint_of(encoder: str, *, excluded: list[str] | None = None, moved: flo
     """A checkpoint none of whose weights is at its start."""
     model = dataclasses.replace(SMALL_MODEL, encoder=encoder, excluded_relations=excluded or [])
     torch.manual_seed(0)
-    network = GraphRetrieval(model, text_dim=TEXT_DIM).eval()
+    network = new_network(model, TEXT_DIM).eval()
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(moved * torch.randn_like(parameter))

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from locigraph.gnn.encoders import GRAPH_ENCODERS
+from locigraph.gnn.encoders import GRAPH_ENCODERS, GraphRetrieval
 from locigraph.gnn.errors import GraphError
 from locigraph.kg.registry import UnknownNameError
 from locigraph.kg.types import Question, TurnId
 from locigraph.kg.views import Views
 from locigraph.training import graph_training
-from locigraph.training.checkpoint import Checkpoint
+from locigraph.training.checkpoint import Checkpoint, new_network
 from locigraph.training.config import Settings, TrainingConfig, changed
 from locigraph.training.errors import TrainingDataError
 from locigraph.training.examples import SpaceExample, make_example
@@ -24,7 +24,6 @@ from locigraph.training.fusion import DETAIL, SignalReader, fusion_of, learn_fus
 from locigraph.training.graph_training import GraphTraining
 from locigraph.training.identity import TrainingRun
 from locigraph.training.lightning_run import run_lightning
-from locigraph.training.network import GraphRetrieval
 from locigraph.training.objectives import LOSSES
 from locigraph.training.pseudo_questions import RULES
 from locigraph.training.snapshots import TrainingGraph, TrainingSet
@@ -43,7 +42,7 @@ def example(number: int = 1, *, things: int = 6) -> SpaceExample:
 
 def network(encoder: str = "hgt") -> GraphRetrieval:
     torch.manual_seed(7)
-    return GraphRetrieval(replace(SMALL_MODEL, encoder=encoder), text_dim=TEXT_DIM)
+    return new_network(replace(SMALL_MODEL, encoder=encoder), TEXT_DIM)
 
 
 def train(folder: Path, questions: tuple[Question, ...] = QUESTIONS, **options: Any) -> tuple[str, float]:
@@ -430,14 +429,12 @@ def learn(trained: GraphRetrieval, folder: Path, train: Sequence[SpaceExample], 
         GraphTraining(trained.train(), config, None, seed=0),
         train,
         [],
+        config,
         TrainingRun(folder, CPU, seed=0, details={}),
         IDENTITY,
-        "finetune",
-        seed=0,
+        stage="finetune",
         epochs=config.epochs,
-        patience=config.patience,
-        ema_decay=config.ema_decay,
-        gradient_clip=config.gradient_clip,
+        seed=0,
     )
 
 
@@ -475,7 +472,7 @@ def test_a_whole_training_ranks_held_back_questions_better_than_the_untrained_mo
     settings = small_settings(pretrain=2, finetune=10, encoder=encoder)
     made = made_of(tmp_path, BOTH_SIDES, settings=settings)
     unseen = example(3)
-    untrained = GraphRetrieval(settings.model, text_dim=TEXT_DIM)
+    untrained = new_network(settings.model, TEXT_DIM)
     assert loss_of(made.network, unseen) < 0.9 * loss_of(untrained, unseen)
 
 

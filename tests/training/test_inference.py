@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from locigraph.training.checkpoint import hashed_features
+from locigraph.training.checkpoint import hashed_features, new_network
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph, inputs_of
-from locigraph.training.network import GraphRetrieval
 from tests.fakes import MONDAY, FakeEncoder
 from tests.fakes_graph import SMALL_MODEL, TEXT_DIM, make_snapshot, planted_space, small_checkpoint
 
@@ -53,7 +52,7 @@ def test_a_graph_becomes_tensors_of_the_checkpoints_sizes_and_relations() -> Non
 
 
 def test_the_scale_of_features_is_what_the_query_encoder_multiplies_by() -> None:
-    network = GraphRetrieval(SMALL_MODEL, text_dim=TEXT_DIM)
+    network = new_network(SMALL_MODEL, TEXT_DIM)
     with torch.no_grad():
         for parameter in network.queries.parameters():
             parameter.normal_()

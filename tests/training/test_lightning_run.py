@@ -15,7 +15,7 @@ import torch
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from locigraph.training import lightning_run
-from locigraph.training.config import TrainerConfig
+from locigraph.training.config import TrainerConfig, TrainingConfig
 from locigraph.training.errors import TrainingError
 from locigraph.training.identity import TrainingRun
 from locigraph.training.lightning_run import (
@@ -115,14 +115,12 @@ class Run:
             module,
             train,
             [Number("c", 1.5)] if self.validate else [],
+            TrainingConfig(patience=self.patience, ema_decay=self.ema_decay, gradient_clip=self.gradient_clip),
             TrainingRun(folder, self.trainer, seed=0, details={}, name="train", experiment="tests"),
             IDENTITY,
-            self.stage,
-            seed=0,
+            stage=self.stage,
             epochs=self.epochs,
-            patience=self.patience,
-            ema_decay=self.ema_decay,
-            gradient_clip=self.gradient_clip,
+            seed=0,
         )
         return Ran(module, result, train)
 

@@ -18,8 +18,8 @@ from locigraph.kg.registry import UnknownNameError
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import SpaceId
 from locigraph.kg.views import Views
+from locigraph.training.checkpoint import new_network
 from locigraph.training.examples import SpaceExample, make_example
-from locigraph.training.network import GraphRetrieval
 from locigraph.training.objectives import (
     LOSSES,
     Loss,
@@ -69,7 +69,7 @@ class Watch:
 
     def __init__(self, encoder: str = "hgt", *, seed: int = 0, moved: float = 0.1) -> None:
         torch.manual_seed(0)
-        self.network = GraphRetrieval(replace(SMALL_MODEL, encoder=encoder), text_dim=TEXT_DIM)
+        self.network = new_network(replace(SMALL_MODEL, encoder=encoder), TEXT_DIM)
         with torch.no_grad():
             for parameter in self.network.parameters():
                 parameter.add_(moved * torch.randn_like(parameter))
