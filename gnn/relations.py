@@ -68,10 +68,9 @@ RELATIONS: Table[NetworkRelation] = Table(
 
 
 def network_relations(excluded: Sequence[str] = ()) -> tuple[NetworkRelation, ...]:
-    """The rows of the table, in its order, without those that are excluded.
+    """The rows of the table, in its order, without those that are excluded by their names.
 
-    Args:
-        excluded: Names of rows, or of families, which stand for all rows of the family; ``*`` stands for all rows.
+    The name of a family excludes all rows of the family; ``*`` excludes all rows.
 
     Raises:
         GraphError: If a name is not known.

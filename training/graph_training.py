@@ -37,11 +37,11 @@ _START_SCALE = 10.0
 
 
 class GraphTraining(RankingModule):
-    """Lightning module that trains a ``GraphRetrieval`` through one stage.
+    """Lightning module that trains a ``GraphRetrieval`` in place, through one stage.
 
     Args:
-        network: The model; trained in place.
-        config: Learning rates and regularisation.
+        network: The model.
+        config: Learning rates and weight decay.
         losses: Weight of each self-supervised loss; None for the supervised stage, which learns to rank turns.
         seed: Random seed of hidden edges and sampled pairs.
     """

@@ -25,11 +25,9 @@ class QuestionWriter(Protocol):
     @property
     def name(self) -> str:
         """Identifies the writer and everything that affects what it writes; part of a training's identity."""
-        ...
 
     def write(self, statements: Sequence[str]) -> list[list[str]]:
         """The questions that each statement answers; an empty list for a statement about which none can be asked."""
-        ...
 
 
 def pseudo_questions(snapshot: Snapshot, writer: QuestionWriter) -> list[tuple[str, tuple[TurnId, ...]]]:
