@@ -41,6 +41,7 @@ class Stub:
         refuses: Types of ``response_format`` and parameters that it does not take; ``bounds`` stands for limits of
             lengths.
         refuses_with: The status with which it does not take a ``response_format``.
+        counts: The numbers of tokens that it counts in each request and reply.
         parts: The parts of the message that it sends instead of ``answer``.
         slow_s: How long a slow reply takes.
         retry_after: What it says of that with 408, 429, 500 and 503.
@@ -57,6 +58,7 @@ class Stub:
     most: int | None = None
     refuses: Sequence[str] = ()
     refuses_with: int = 400
+    counts: dict[str, int] = field(default_factory=lambda: {"prompt_tokens": 100, "completion_tokens": 20})
     parts: Sequence[dict[str, str]] | None = None
     slow_s: float = 0.3
     retry_after: str = "0"
@@ -116,8 +118,7 @@ def stub_server(stub: Stub) -> Iterator[Stub]:
                 message = {"role": "assistant", "content": stub.parts or text, "refusal": refusal}
                 odd = {"no choices": [], "no message": [{}], "null message": [{"index": 0, "message": None}]}
                 choices = odd.get(fault or "", [{"index": 0, "finish_reason": finish, "message": message}])
-                counts = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
-                usage = {} if fault == "no counts" else counts
+                usage = {} if fault == "no counts" else stub.counts
                 reply = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "usage": usage}
                 self._send(200, {**reply, "choices": choices})
 

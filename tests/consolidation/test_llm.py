@@ -17,8 +17,10 @@ from locigraph.consolidation.errors import LanguageModelError, MissingReplyError
 from locigraph.consolidation.ledger import Ledger, Origin, Purpose
 from locigraph.consolidation.llm import ChatClient, Endpoint, Message
 from locigraph.kg.counts import Spent
+from locigraph.kg.store import Store
 from tests.consolidation.endpoints import NOWHERE, endpoint
 from tests.consolidation.stub_server import OUTAGES, WRAPPED_REPLIES, Stub, stub_server
+from tests.fakes import SPACE, make_turn
 
 ASKED: list[Message] = [{"role": "user", "content": "How many boats?"}]
 WHY = Purpose("test")
@@ -157,6 +159,16 @@ def test_a_right_reply_is_found_inside_what_is_around_it(fault: str, tmp_path: P
     assert len(stub.requests) == 1
 
 
+def test_an_endpoint_that_counts_more_tokens_than_a_store_can_hold_is_an_outage(tmp_path: Path) -> None:
+    with stub_server(Stub(three, counts={"prompt_tokens": 10**20})) as stub, Store(tmp_path / "graph.sqlite") as store:
+        store.append_turns([make_turn(0, "one")])
+        asked = of_stub(stub, tmp_path, deadline_s=0)
+        asked.ledger.bind(store)
+        with pytest.raises(LanguageModelError, match="is not a chat completion"):
+            asked.ask(ASKED, SCHEMA, boats, purpose=Purpose("test", SPACE))
+        assert store.spent(SPACE) == {}
+
+
 def test_a_reply_in_parts_is_joined(tmp_path: Path) -> None:
     parts = [{"type": "text", "text": '{"boats"'}, {"type": "text", "text": ": 3}"}]
     with stub_server(Stub(three, parts=parts)) as stub:
@@ -276,7 +288,12 @@ def test_the_endpoint_says_how_long_to_wait() -> None:
     assert llm._retry_after(None) is None
     assert llm._retry_after("7.5") == 7.5
     assert llm._retry_after("-1") == 0
-    assert llm._retry_after("soon") is None
+    for unreadable in (
+        "soon",
+        "Mon, 01 Jan 99999999999999999999 00:00:00 GMT",
+        "Mon, 01 Jan 2024 00:00:00 +99999999999",
+    ):
+        assert llm._retry_after(unreadable) is None
     in_a_minute = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
     assert 50 < (llm._retry_after(in_a_minute) or 0) <= 60
     assert 50 < (llm._retry_after(in_a_minute.replace("GMT", "-0000")) or 0) <= 60  # in UTC, too
