@@ -189,6 +189,7 @@ class Classifier:
 
         Raises:
             UnknownNodeError: If a node was erased meanwhile; run again.
+            UnknownTurnError: If a source turn of a node was forgotten meanwhile; run again.
         """
         total = Classified()
         for node_type, parent in category_types().items():

@@ -146,7 +146,7 @@ class Linker:
         except ReplyFormatError:  # the replies are kept beside the cassette
             useless = 1
         done = self._add(seen, links)
-        self._store.set_setting(of_space(_ASKED_TO, space), str(int(seen.keys[waiting[0]])))
+        self._store.remember({of_space(_ASKED_TO, space): str(int(seen.keys[waiting[0]]))})
         return done + Linked(useless=useless)
 
     def _add(self, seen: Snapshot, links: Iterable[NewRelation]) -> Linked:

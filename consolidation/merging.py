@@ -68,6 +68,7 @@ class Merger:
 
         Raises:
             UnknownNodeError: If a node was erased meanwhile; run again.
+            UnknownTurnError: If a source turn of a node was forgotten meanwhile; run again.
         """
         seen = self._store.snapshot(space, embedding_model=self._encoder.model_id)
         edges = _edges_by_end(seen)

@@ -36,15 +36,14 @@ _TORN = (KeyError, UnknownNodeError)
 _EXTRACTOR, _VERSIONS = "extractor", "extractor_versions"
 
 
-def refuse_other_extractor(store: Store, space: SpaceId, extractor: Extractor) -> str | None:
-    """Raise ConsolidationError if another extractor has built a space; otherwise return the same as ``built_by``."""
+def refuse_other_extractor(store: Store, space: SpaceId, extractor: Extractor) -> None:
+    """Raise ConsolidationError if another extractor has built a space."""
     builder = built_by(store, space)
-    if builder is not None and builder != extractor.name:
+    if builder not in (None, extractor.name):
         raise ConsolidationError(
             f"space {space!r} was built by {builder!r}, not {extractor.name!r}; a graph must not be built by two "
             f"extractors: use {builder!r}, or another store"
         )
-    return builder
 
 
 def built_by(store: Store, space: SpaceId) -> str | None:
@@ -64,7 +63,7 @@ def _remember_version(store: Store, space: SpaceId, version: str) -> None:
         return
     if earlier:
         _LOG.warning("space %r was built by %s so far, and is continued by %s", space, "; ".join(earlier), version)
-    store.set_setting(of_space(_VERSIONS, space), "\n".join([*earlier, version]))
+    store.remember({of_space(_VERSIONS, space): "\n".join([*earlier, version])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +109,10 @@ class Consolidator:
         Raises:
             ConsolidationError: If another extractor has built the space.
         """
-        if refuse_other_extractor(self._store, space, self._extractor) is None:
-            self._store.require_space(space)
-            self._store.set_setting(of_space(_EXTRACTOR, space), self._extractor.name)
+        self._store.require_space(space)
+        # Of several processes that begin at the same time, the first decides.
+        self._store.remember_first(of_space(_EXTRACTOR, space), self._extractor.name)
+        refuse_other_extractor(self._store, space, self._extractor)
         pending = self._store.turns(space, state=TurnState.PENDING)
         if not pending:
             return

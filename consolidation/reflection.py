@@ -160,6 +160,7 @@ class Reflector:
 
         Raises:
             UnknownNodeError: If a node was erased meanwhile; run again.
+            UnknownTurnError: If a source turn of a node was forgotten meanwhile; run again.
             LanguageModelError: If the endpoint fails; changes made so far are kept.
         """
         facts = self._facts(space)
@@ -230,10 +231,11 @@ class Reflector:
         if not len(new) or (len(new) < _BATCH and self._store.turn_counts(space)[TurnState.PENDING]):
             return None
         last = int(facts.seen.keys[new].max())
-        done = self._ask_about(facts, new, client, {of_space(_ASKED_TO, space): str(last)})
-        if done is None:  # recorded as failed before the position advances, so that these facts are not lost
-            self._store.set_setting(of_space(_FAILED, space), json.dumps([*self._failed(space), [asked_to, last]]))
-            self._store.set_setting(of_space(_ASKED_TO, space), str(last))
+        advanced = {of_space(_ASKED_TO, space): str(last)}
+        done = self._ask_about(facts, new, client, advanced)
+        if done is None:
+            failed = {of_space(_FAILED, space): json.dumps([*self._failed(space), [asked_to, last]])}
+            self._store.remember(failed | advanced)
             return Reflected(useless=1)
         return done
 
@@ -244,7 +246,7 @@ class Reflector:
         again = facts.rows[(keys > failed[0]) & (keys <= failed[1])]
         name, others = of_space(_FAILED, space), json.dumps([other for other in self._failed(space) if other != failed])
         if not len(again):  # the facts were erased, or are no longer valid
-            self._store.set_setting(name, others)
+            self._store.remember({name: others})
             return Reflected()
         done = self._ask_about(facts, again, client, {name: others})
         return Reflected(useless=1) if done is None else done
@@ -264,8 +266,7 @@ class Reflector:
             return None
         if drafts:
             return self._write(facts, drafts, remembered)
-        for name, value in remembered.items():
-            self._store.set_setting(name, value)
+        self._store.remember(remembered)
         return Reflected()
 
     def _insights(self, facts: _Facts, new: NDArray[np.int64], client: ChatClient) -> list[_Draft]:

@@ -7,6 +7,7 @@ LocigraphError                 every error that a user can cause or fix; command
 │   ├── UnknownSpaceError      no such space
 │   ├── UnknownScopeError      no space belongs to this user or agent
 │   ├── UnknownNodeError       no node of the space has this id
+│   ├── UnknownTurnError       no turn of the space has this id
 │   ├── UnknownTypeError       a node type or relation label is not in the schema
 │   ├── TurnConflictError      a turn with the same id but different content is already stored
 │   ├── OutdatedChangeError    the space has changed since what a change is based on was read
@@ -68,6 +69,10 @@ class UnknownScopeError(StoreError):
 
 class UnknownNodeError(StoreError):
     """The space holds no node with this ID."""
+
+
+class UnknownTurnError(StoreError):
+    """A change names a turn that the space does not hold, perhaps since it was forgotten meanwhile."""
 
 
 class UnknownTypeError(StoreError):

@@ -6,14 +6,15 @@ import hashlib
 import math
 import re
 import unicodedata
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from locigraph.kg.errors import StoreError, UnknownNodeError, UnknownTypeError, nearest
+from locigraph.kg.errors import StoreError, UnknownNodeError, UnknownTurnError, UnknownTypeError, nearest
 from locigraph.kg.schema import RELATION_LABELS
 from locigraph.kg.store import changes, embeddings, labels, outbox, remembered, tables, turns
 from locigraph.kg.store.statements import dialect_insert, insert_or_keep, rows_in
@@ -75,7 +76,7 @@ class Commit:
         is_turn = table.c.space == self._change.space, table.c.turn_id == turn_id
         state = self._connection.scalar(select(table.c.state).where(*is_turn))
         if state is None:
-            raise StoreError(f"space {self._change.space!r} has no turn {turn_id!r}")
+            raise UnknownTurnError(f"space {self._change.space!r} has no turn {turn_id!r}")
         if state == TurnState.DONE:  # else two processes that build the same store would duplicate every node
             raise StoreError(f"space {self._change.space!r}: turn {turn_id!r} is already consolidated")
         failure = self._change.failure
@@ -137,18 +138,29 @@ class Commit:
         taken = {row.id for row in rows_in(self._connection, query, table.id, wanted)}
         ids: list[NodeId] = []
         for base in wanted:
-            candidate, number = base, 1
-            while candidate in taken or (number > 1 and self._is_taken(candidate)):
-                number += 1
-                candidate = f"{base}_{number}"
-            taken.add(candidate)
-            ids.append(NodeId(candidate))
+            node_id = f"{base}_{self._free_number(base, taken)}" if base in taken else base
+            taken.add(node_id)
+            ids.append(NodeId(node_id))
         return ids
 
-    def _is_taken(self, node_id: str) -> bool:
+    def _free_number(self, base: str, taken: Container[str]) -> int:
+        """A number that gives a new ID if it is put after a taken one: the next one, where all lower ones are taken.
+
+        It is found by bisection, since all nodes of a space may have one label and time: an undated conversation in
+        a script of which ``sanitize_label`` keeps nothing.
+        """
         table = tables.nodes
-        query = select(table.c.key).where(table.c.space == self._change.space, table.c.id == node_id)
-        return self._connection.execute(query).first() is not None
+
+        def is_free(number: int) -> bool:
+            node_id = f"{base}_{number}"
+            query = select(table.c.key).where(table.c.space == self._change.space, table.c.id == node_id)
+            return node_id not in taken and self._connection.execute(query).first() is None
+
+        free = 2
+        while not is_free(free):
+            free *= 2
+        unknown = range(free // 2 + 1, free)
+        return unknown.start + bisect_left(unknown, True, key=is_free)
 
     def _update_node(self, new: NodeUpdate) -> int | None:
         """Apply one update; returns the node's key if its index row must be rewritten, else None."""
@@ -194,7 +206,7 @@ class Commit:
         turn_keys = turns.keys_of(self._connection, self._change.space, named)
         for turn_id in named:
             if turn_id not in turn_keys:
-                raise StoreError(
+                raise UnknownTurnError(
                     f"space {self._change.space!r}: provenance names turn {turn_id!r}, which is not stored"
                 )
         rows = [

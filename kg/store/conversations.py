@@ -163,11 +163,10 @@ class Conversations(Database):
             spaces: Leaves out all others; None for all spaces that have turns.
         """
         table = tables.turns.c
-        query = select(table.space, func.max(table.spoken_at)).group_by(table.space)
-        if spaces is not None:
-            query = query.where(table.space.in_(spaces))
+        query = select(table.space, func.max(table.spoken_at).label("latest")).group_by(table.space)
         with self._read() as connection:
-            return {SpaceId(space): optional_moment(latest) for space, latest in connection.execute(query)}
+            rows = connection.execute(query) if spaces is None else rows_in(connection, query, table.space, spaces)
+            return {SpaceId(row.space): optional_moment(row.latest) for row in rows}
 
     def speakers_of(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, frozenset[str]]:
         """Speakers whose words nodes contain; speakers of turns that only repeated the statement are left out.

@@ -147,12 +147,12 @@ def _reactivate(connection: Connection, space: SpaceId, mark: str, gone: Abstrac
     of_space = select(nodes.key).where(nodes.space == space)  # other spaces may have nodes with the same IDs
     back: set[int] = set()
     for table in (tables.nodes, tables.node_versions):
-        marked = table.c.attributes[mark].as_string().in_(sorted(gone))
-        for row in connection.execute(select(table).where(marked, table.c.key.in_(of_space))).mappings().all():
-            kept = {name: value for name, value in row["attributes"].items() if name not in _ARCHIVING}
-            same = [table.c[column.name] == row[column.name] for column in table.primary_key]
+        archived = select(table).where(table.c.key.in_(of_space))
+        for row in list(rows_in(connection, archived, table.c.attributes[mark].as_string(), sorted(gone))):
+            kept = {name: value for name, value in row.attributes.items() if name not in _ARCHIVING}
+            same = [column == getattr(row, column.name) for column in table.primary_key]
             connection.execute(update(table).where(*same).values(attributes=kept, status=NodeStatus.ACTIVE))
-            back.add(row["key"])
+            back.add(row.key)
     outbox.post(connection, space, sorted(back), "upsert")
 
 

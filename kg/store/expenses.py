@@ -7,7 +7,7 @@ from collections.abc import Collection
 from sqlalchemy import Connection, delete, insert, select, update
 
 from locigraph.kg.counts import Spent
-from locigraph.kg.store import tables
+from locigraph.kg.store import tables, turns
 from locigraph.kg.types import SpaceId, TurnId
 
 _TABLE = tables.spent.c
@@ -21,7 +21,9 @@ def read(connection: Connection, space: SpaceId) -> dict[tuple[str, str], Spent]
 
 
 def add(connection: Connection, space: SpaceId, turn_id: str, stage: str, spent: Spent) -> None:
-    """Add to the stored usage."""
+    """Add to the stored usage; that for a turn that is not stored counts for no turn, since it was forgotten."""
+    if not turns.keys_of(connection, space, [TurnId(turn_id)]):
+        turn_id = _NO_TURN
     more = spent.stored()
     is_row = _TABLE.space == space, _TABLE.turn_id == turn_id, _TABLE.stage == stage
     sums = {name: _TABLE[name] + value for name, value in more.items()}

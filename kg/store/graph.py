@@ -6,8 +6,9 @@ rows; an indexer later applies these to the vector index. The index can always b
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -53,18 +54,23 @@ class Store(Conversations, Queues):
         with self._read() as connection:
             return remembered.get(connection, name)
 
-    def set_setting(self, name: str, value: str) -> None:
-        """Store a setting; one with a name by ``remembered.of_space`` is erased with that space."""
+    def remember(self, settings: Mapping[str, str]) -> None:
+        """Store settings, all or none; one with a name by ``remembered.of_space`` is erased with that space."""
         with self._write() as connection:
-            remembered.put(connection, name, value)
+            for name, value in settings.items():
+                remembered.put(connection, name, value)
+
+    def remember_first(self, name: str, value: str) -> str:
+        """Store a setting unless it has a value already; returns the value that it has then."""
+        held = self.setting(name)
+        if held is None:
+            with self._write() as connection:
+                held = remembered.put_first(connection, name, value)
+        return held
 
     def identity(self) -> str:
         """Random identifier of this store; the first call generates and writes it."""
-        identity = self.setting(IDENTITY)
-        if identity is None:
-            with self._write() as connection:
-                identity = remembered.random_value(connection, IDENTITY)
-        return identity
+        return self.remember_first(IDENTITY, secrets.token_hex(32))
 
     def spent(self, space: SpaceId) -> dict[tuple[str, str], Spent]:
         """Usage of language models by turn and stage; usage for no turn, or for forgotten turns, is under ``""``."""
@@ -80,7 +86,12 @@ class Store(Conversations, Queues):
             return {row.stage: Spent.of_stored(row._mapping) for row in rows}
 
     def add_spent(self, space: SpaceId, turn_id: str, stage: str, spent: Spent) -> None:
-        """Add to the stored usage of language models; ``turn_id`` is ``""`` if it is for no turn."""
+        """Add to the stored usage of language models; ``turn_id`` is ``""`` if it is for no turn.
+
+        Raises:
+            UnknownSpaceError: If there is no such space, perhaps since it was forgotten while a model replied.
+        """
+        self.require_space(space)
         with self._write() as connection:
             expenses.add(connection, space, turn_id, stage, spent)
 

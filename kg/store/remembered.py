@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
-
 from sqlalchemy import Connection, delete, insert, select
 
 from locigraph.kg.store import tables
@@ -37,10 +35,9 @@ def put(connection: Connection, name: str, value: str) -> None:
     connection.execute(insert(tables.settings).values(name=name, value=value))
 
 
-def random_value(connection: Connection, name: str) -> str:
-    """A random value of 64 hexadecimal digits, generated and stored on first use."""
-    value = get(connection, name)
-    if value is None:
-        value = secrets.token_hex(32)
+def put_first(connection: Connection, name: str, value: str) -> str:
+    """Set the value of a setting unless it has one already; returns the value that it has then."""
+    held = get(connection, name)
+    if held is None:
         put(connection, name, value)
-    return value
+    return value if held is None else held

@@ -21,7 +21,7 @@ def chunks(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
 
 
 def rows_in(
-    connection: Connection, query: sa.Select[Any], column: sa.Column[Any], values: Iterable[Any]
+    connection: Connection, query: sa.Select[Any], column: sa.ColumnElement[Any], values: Iterable[Any]
 ) -> Iterator[sa.Row[Any]]:
     """The rows of a query in which a column has one of the values, of which there may be any number.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -118,7 +119,7 @@ def alike(
 
 def _key(connection: Connection) -> bytes:
     """The store's secret key for digests, generated with the first tombstone."""
-    return bytes.fromhex(remembered.random_value(connection, _KEY))
+    return bytes.fromhex(remembered.put_first(connection, _KEY, secrets.token_hex(32)))
 
 
 def _digest(value: object, key: bytes) -> str:

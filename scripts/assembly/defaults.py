@@ -152,4 +152,4 @@ def _lasting(folder: str, shipped: Path) -> str:
 
 def _remember(store: Store, name: str, value: str) -> None:
     if store.setting(name) != value:
-        store.set_setting(name, value)
+        store.remember({name: value})

@@ -12,7 +12,7 @@ from locigraph.consolidation.errors import LanguageModelError, LimitReachedError
 from locigraph.consolidation.llm import ChatClient
 from locigraph.kg.counts import Counts
 from locigraph.kg.embedded_text import TextEncoder
-from locigraph.kg.errors import LocigraphError, UnknownNodeError, UnknownSpaceError
+from locigraph.kg.errors import LocigraphError, UnknownNodeError, UnknownSpaceError, UnknownTurnError
 from locigraph.kg.store import Store
 from locigraph.kg.store.engine import file_of
 from locigraph.kg.types import SpaceId
@@ -78,7 +78,7 @@ def run(
                         break
                     try:
                         done += work(graph, plain, space, stop.is_set)
-                    except (UnknownNodeError, UnknownSpaceError):  # erased meanwhile
+                    except (UnknownNodeError, UnknownTurnError, UnknownSpaceError):  # erased meanwhile
                         is_whole = False
                     except StoppedError:
                         break

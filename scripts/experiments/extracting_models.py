@@ -108,7 +108,7 @@ def kept_with(graph: Store, replies: RecordedReplies) -> Iterator[None]:
         seconds, turns = time.perf_counter() - begun, _settled(graph) - before
         if turns and not _keep_recorded(graph, replies.used):
             earlier = json.loads(graph.setting(_TIME) or "[0, 0]")
-            graph.set_setting(_TIME, json.dumps([earlier[0] + seconds, earlier[1] + turns]))
+            graph.remember({_TIME: json.dumps([earlier[0] + seconds, earlier[1] + turns])})
 
 
 def seconds_per_turn(graph: Store) -> float | None:
@@ -155,7 +155,7 @@ def _keep_recorded(graph: Store, used: Mapping[Purpose, Spent | None]) -> bool:
             [turn_id, stage, spent and spent.stored()]
             for (turn_id, stage), spent in (_recorded(graph, space) | new).items()
         ]
-        graph.set_setting(of_space(_RECORDED, space), json.dumps(held))
+        graph.remember({of_space(_RECORDED, space): json.dumps(held)})
     return is_foreign
 
 

@@ -168,6 +168,23 @@ def test_two_extractors_must_not_build_one_graph(store: Store, tmp_path: Path) -
     assert dump(tmp_path / "graph.sqlite") == before
 
 
+def test_of_two_extractors_that_begin_at_the_same_time_only_one_builds_the_graph(tmp_path: Path) -> None:
+    class Raced(Store):
+        """A store of which another process builds a space just after it was found unbuilt."""
+
+        def require_space(self, space: SpaceId) -> None:
+            super().require_space(space)
+            with Store(tmp_path / "graph.sqlite") as other:
+                if not other.nodes(space):
+                    Consolidator(other, FakeExtractor(name="first"), FakeEncoder(), FakeContext()).run(space)
+
+    with Raced(tmp_path / "graph.sqlite") as raced:
+        raced.append_turns([make_turn(0, "one")])
+        with pytest.raises(ConsolidationError, match=r"space 'harbor' was built by 'first', not 'fake'"):
+            consolidate(raced)
+        assert raced.setting(f"extractor/{SPACE}") == "first"
+
+
 def test_killing_the_process_at_any_statement_and_running_again_gives_the_uninterrupted_graph(tmp_path: Path) -> None:
     build(tmp_path / "whole.sqlite")
     for statement in (110, 160):  # inside the transactions of different turns

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from locigraph.consolidation.cassette import Cassette
 from locigraph.consolidation.llm import ChatClient, Endpoint
 from locigraph.consolidation.pipeline import Consolidator
 from locigraph.consolidation.reflection import Reflected, Reflector
+from locigraph.kg.errors import UnknownTurnError
 from locigraph.kg.store import Store
-from locigraph.kg.types import NewRelation, NodeId, NodeStatus, NodeUpdate, TurnId
+from locigraph.kg.types import GraphChange, NewRelation, NodeId, NodeStatus, NodeUpdate, TurnId
 from locigraph.scripts.assembly.build_context import HybridContext
 from tests.consolidation.stub_server import Stub, stub_server
 from tests.fakes import MONDAY, SPACE, FakeContext, FakeEncoder, FakeExtractor, change_of, fact, make_turns
@@ -281,6 +283,50 @@ def test_facts_on_which_a_reply_was_of_no_use_are_asked_about_again_when_told_to
         assert [len(document["new_facts"]) for document in documents] == [24]
         assert Reflector(store, ENCODER).run(SPACE, client, retry_failed=True) == Reflected()
         assert len(documents) == 1
+
+
+def test_a_turn_that_is_forgotten_while_a_model_replies_is_no_source_of_what_it_concludes(
+    store: Store, tmp_path: Path
+) -> None:
+    build(store, of_ann("she paints", "she climbs", "she swims"))
+    repeated = store.nodes(SPACE, types=["knowledge_node"])[0]
+    store.commit(GraphChange(SPACE, MONDAY, updates=(NodeUpdate(repeated.id, add_provenance=(TurnId("t1"),)),)))
+
+    def answer(document: dict[str, Any]) -> Any:
+        if len(documents) == 1:
+            store.forget(SPACE, [TurnId("t1")])
+        return all_together(document)
+
+    with asked(tmp_path, answer) as (client, documents):
+        with pytest.raises(UnknownTurnError, match="'t1'"):
+            Reflector(store, ENCODER).run(SPACE, client)
+        assert Reflector(store, ENCODER).run(SPACE, client) == Reflected(made=1)
+    assert "t1" not in store.nodes(SPACE, types=["reflection"])[0].provenance
+
+
+def test_a_run_that_ends_while_it_records_a_useless_reply_leaves_no_facts_to_be_asked_about_twice(
+    store: Store, tmp_path: Path
+) -> None:
+    build(store, HOBBIES)
+    writes = 0
+
+    def stop(_: object, __: object, statement: str, *___: object) -> None:
+        nonlocal writes
+        writes += statement.startswith("INSERT INTO settings")
+        if writes == 2:
+            raise KeyboardInterrupt
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", stop)
+    try:
+        with asked(tmp_path, lambda document: {}) as (client, _), pytest.raises(KeyboardInterrupt):
+            Reflector(store, ENCODER).run(SPACE, client)
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", stop)
+    with asked(tmp_path, lambda document: {}) as (client, _):
+        assert Reflector(store, ENCODER).run(SPACE, client) == Reflected(useless=1)
+    with asked(tmp_path, all_together) as (client, documents):
+        assert Reflector(store, ENCODER).run(SPACE, client, retry_failed=True) == Reflected(made=1)
+    assert len(documents) == 1
 
 
 def test_what_was_said_cannot_pass_for_the_request(store: Store, tmp_path: Path) -> None:

@@ -176,7 +176,8 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
     },
     Store: {
         "setting": lambda at: at.store.setting(f"extractor/{at.name}"),
-        "set_setting": lambda at: at.store.set_setting(f"mine/{at.name}", "x"),
+        "remember": lambda at: at.store.remember({f"mine/{at.name}": "x"}),
+        "remember_first": lambda at: at.store.remember_first(f"mine/{at.name}", "x"),
         "spent": lambda at: at.store.spent(at.name),
         "add_spent": lambda at: at.store.add_spent(at.name, "h0", "architect", Spent(1)),
         "require_space": lambda at: at.store.require_space(at.name),

@@ -152,7 +152,7 @@ def _store_writes(store: Store, indexer: DescriptionIndexer, name: SpaceId) -> N
     for node in store.nodes(name, types=["knowledge_node"]):
         store.commit(GraphChange(name, MONDAY, updates=(NodeUpdate(node.id, status=NodeStatus.ARCHIVED),)))
         store.commit(GraphChange(name, MONDAY, updates=(NodeUpdate(node.id, status=NodeStatus.ACTIVE),)))
-    store.set_setting(f"extractor/{name}", "rules")
+    store.remember({f"extractor/{name}": "rules"})
     assert store.setting(f"extractor/{VICTIM}") is None
     assert store.snapshot(VICTIM).fingerprint == before
     indexer.drain()

@@ -201,7 +201,7 @@ def test_a_space_is_foreseen_by_the_rules_that_built_it_and_else_by_the_plain_on
     with Store(tmp_path / "graph.sqlite") as store:
         build(corpus(*three()), store, name="llm")
         assert [rules.name for rules in builders_of(store, SPACES).values()] == ["rules"] * 3
-        store.set_setting(f"extractor/{SPACES[0]}", "rules-spacy")
+        store.remember({f"extractor/{SPACES[0]}": "rules-spacy"})
         if has_spacy_names():
             assert builders_of(store, SPACES)[SPACES[0]].name == "rules-spacy"
         else:

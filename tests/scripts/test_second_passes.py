@@ -17,6 +17,7 @@ from locigraph.consolidation.errors import LanguageModelError, LimitReachedError
 from locigraph.consolidation.merging import Merged
 from locigraph.kg.counts import counted
 from locigraph.kg.embedded_text import TextEncoder
+from locigraph.kg.errors import LocigraphError, UnknownNodeError, UnknownSpaceError, UnknownTurnError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
 from locigraph.scripts.assembly import second_passes
@@ -188,6 +189,22 @@ def is_held(lock: Path) -> bool:
         except OSError:
             return True
     return False
+
+
+@pytest.mark.parametrize("error", [UnknownNodeError, UnknownTurnError, UnknownSpaceError])
+def test_what_is_forgotten_meanwhile_has_the_space_processed_again(
+    error: type[LocigraphError], built: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    passes = []
+
+    def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: Stopped) -> Merged:
+        passes.append(space)
+        if len(passes) == 1:
+            raise UnknownSpaceError(space, []) if error is UnknownSpaceError else error("t1")
+        return Merged()
+
+    second_passes.run("resolve", built[1][1], REMEMBERED, Merged(), work, once=True, interval=None)
+    assert len(passes) == 2
 
 
 def test_an_outage_ends_one_pass_of_a_service_and_not_the_service(

@@ -7,9 +7,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from locigraph.kg.counts import Spent
-from locigraph.kg.errors import StoreError
+from locigraph.kg.errors import StoreError, UnknownSpaceError
 from locigraph.kg.store import Store
 from locigraph.kg.types import GraphChange, NewRelation, NodeId, NodeUpdate, SpaceId, TurnId
 from tests.fakes import MONDAY, OTHER_SPACE, SPACE, FakeEncoder, change_of, fact, make_turns
@@ -141,11 +142,11 @@ def test_forgetting_an_unknown_turn_is_refused_and_forgets_nothing(store: Store,
 
 def test_forgetting_a_space_leaves_no_row_of_it_and_every_row_of_the_others(store: Store, tmp_path: Path) -> None:
     planted(store, OTHER_SPACE)
-    store.set_setting(f"extractor/{OTHER_SPACE}", "rules")
-    store.set_setting("tombstone_key", "00" * 32)
+    store.remember({f"extractor/{OTHER_SPACE}": "rules"})
+    store.remember({"tombstone_key": "00" * 32})
     before = dump(tmp_path / "graph.sqlite", without=("outbox", "sqlite_sequence"))
     planted(store, SPACE)
-    store.set_setting(f"extractor/{SPACE}", "rules")
+    store.remember({f"extractor/{SPACE}": "rules"})
     store.forget_spaces([SPACE])
     assert store.restore(SPACE) == 3  # digests alone were left
     assert dump(tmp_path / "graph.sqlite", without=("outbox", "sqlite_sequence")) == before
@@ -154,8 +155,8 @@ def test_forgetting_a_space_leaves_no_row_of_it_and_every_row_of_the_others(stor
 
 def test_a_forgotten_space_may_come_back_and_be_built_by_another_extractor(store: Store) -> None:
     planted(store)
-    store.set_setting(f"extractor/{SPACE}", "rules")
-    store.set_setting(f"extractor/other/{SPACE}", "rules")  # of a space whose name ends alike
+    store.remember({f"extractor/{SPACE}": "rules"})
+    store.remember({f"extractor/other/{SPACE}": "rules"})  # of a space whose name ends alike
     store.forget_spaces([SPACE])
     assert store.setting(f"extractor/{SPACE}") is None
     assert store.setting(f"extractor/other/{SPACE}") == "rules"
@@ -303,6 +304,35 @@ def test_what_a_forgotten_turn_cost_still_counts_and_no_longer_names_the_turn(tm
     with sqlite3.connect(tmp_path / "graph.sqlite") as connection:
         assert connection.execute("SELECT * FROM spent").fetchall() == []
     connection.close()
+
+
+def test_what_a_model_takes_for_a_turn_that_is_forgotten_while_it_replies_is_kept_without_the_turn(
+    store: Store,
+) -> None:
+    planted(store)
+    store.forget(SPACE, [TurnId("t0")])
+    store.add_spent(SPACE, "t0", "scribe", Spent(1, 90))
+    assert store.spent(SPACE) == {("", "scribe"): Spent(1, 90)}
+    store.forget_spaces([SPACE])
+    with pytest.raises(UnknownSpaceError):
+        store.add_spent(SPACE, "", "scribe", Spent(1, 90))
+
+
+def test_more_turns_are_forgotten_and_more_spaces_looked_up_than_a_statement_can_name(tmp_path: Path) -> None:
+    def limit(connection: sqlite3.Connection, _: object) -> None:
+        connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 600)
+
+    sa.event.listen(sa.Pool, "connect", limit)
+    try:
+        with Store(tmp_path / "graph.sqlite") as store:
+            turns = make_turns(["boats"] * 700)
+            store.append_turns(turns)
+            assert store.forget(SPACE, [turn.turn_id for turn in turns[1:]]) == 0
+            assert store.turns(SPACE) == [turns[0]]
+            spaces = [SPACE, *(SpaceId(f"s{number}") for number in range(700))]
+            assert store.last_spoken(spaces) == {SPACE: turns[0].spoken_at}
+    finally:
+        sa.event.remove(sa.Pool, "connect", limit)
 
 
 def test_a_coined_label_goes_with_its_last_edge(store: Store, tmp_path: Path) -> None:

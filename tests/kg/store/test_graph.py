@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -22,12 +23,14 @@ from locigraph.kg.errors import (
     TurnConflictError,
     UnknownNodeError,
     UnknownSpaceError,
+    UnknownTurnError,
     UnknownTypeError,
 )
 from locigraph.kg.store import Store
 from locigraph.kg.store.commit import text_digest
 from locigraph.kg.store.embeddings import NodeText
 from locigraph.kg.types import (
+    UNDATED,
     GraphChange,
     NewNode,
     NewRelation,
@@ -268,6 +271,28 @@ def test_ids_are_made_of_time_and_label_and_are_numbered_when_taken(store: Store
     assert ids["c"] == "20240101T120000_creme_brulee_a_la_carte_3"
 
 
+def test_many_nodes_of_one_label_and_one_second_are_numbered_with_few_statements(store: Store) -> None:
+    """As in a conversation without times, in a script of which no letter is kept in IDs."""
+    turn = make_turn(0, "one", dated=False)
+    store.append_turns([turn])
+    statements: list[int] = []
+
+    def count(*_: Any) -> None:
+        statements[-1] += 1
+
+    ids: list[NodeId] = []
+    sa.event.listen(sa.Engine, "before_cursor_execute", count)
+    try:
+        for number in range(100):
+            statements.append(0)
+            same = NewNode("n", "knowledge_node", "红船", f"船 {number}", (turn.turn_id,))
+            ids += store.commit(GraphChange(SPACE, UNDATED, nodes=(same,))).values()
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", count)
+    assert ids == ["19700101T000000_node", *(f"19700101T000000_node_{number}" for number in range(2, 101))]
+    assert max(statements) < statements[0] + 20  # not 99 more
+
+
 def test_a_label_without_letters_still_makes_an_id(store: Store) -> None:
     store.append_turns([make_turn(0, "one")])
     ids = store.commit(GraphChange(SPACE, MONDAY, nodes=(NewNode("n", "concept", "日本", "words", ()),)))
@@ -337,7 +362,7 @@ VECTOR = np.ones(2, dtype=np.float32)
         ),
         (
             change_of(TURN, nodes=[GOOD, replace(GOOD, ref="b", provenance=(TurnId("t99"),))]),
-            StoreError,
+            UnknownTurnError,
             "provenance names turn 't99'",
         ),
         (change_of(TURN, nodes=[GOOD, replace(GOOD, ref="b", description="  ")]), StoreError, "empty description"),
@@ -629,8 +654,8 @@ def test_a_node_holds_the_words_of_those_who_gave_them_and_not_of_those_who_repe
 
 def test_a_setting_is_remembered_and_written_over(store: Store) -> None:
     assert store.setting("colour") is None
-    store.set_setting("colour", "red")
-    store.set_setting("colour", "blue")
+    store.remember({"colour": "red"})
+    store.remember({"colour": "blue"})
     assert store.setting("colour") == "blue"
 
 
