@@ -11,6 +11,11 @@ EARLIEST, LATEST = datetime(1000, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo
 TIME_RANGE = f"a time from {EARLIEST:%Y} to {LATEST.year - 1}"
 
 
+def in_utc(at: datetime) -> datetime:
+    """The time in UTC, which decides its day; a time without zone is read as UTC."""
+    return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+
+
 def is_in_range(at: datetime) -> bool:
     """Whether a time lies within the range that can be stored; a time without zone is read as UTC."""
     return EARLIEST <= (at if at.tzinfo else at.replace(tzinfo=UTC)) < LATEST
@@ -18,7 +23,7 @@ def is_in_range(at: datetime) -> bool:
 
 def epoch(at: datetime) -> int:
     """Whole seconds since 1970 UTC, rounded down; a time without zone is read as UTC."""
-    return floor((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
+    return floor(in_utc(at).timestamp())
 
 
 def optional_epoch(at: datetime | None) -> int | None:

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from locigraph.kg.errors import CorpusFileError, CorpusFormatError
 from locigraph.kg.files import parsed_json
-from locigraph.kg.times import TIME_RANGE, is_in_range
+from locigraph.kg.times import TIME_RANGE, in_utc, is_in_range
 from locigraph.kg.types import UNSTORABLE, SpaceId, Turn, TurnId
 
 _NOT_SPACE = re.compile(r"\S")
@@ -117,7 +117,7 @@ class Record:
             raise self.error(key, value, "seconds since 1970") from None
 
     def time(self, key: str, read: Callable[[str], datetime], expected: str) -> datetime:
-        """The time to which ``read`` converts the string value of a key; read as UTC if it has no zone."""
+        """The time to which ``read`` converts the string value of a key, in UTC; read as UTC if it has no zone."""
         value = self.string(key)
         try:
             time = read(value)
@@ -125,7 +125,7 @@ class Record:
             raise self.error(key, value, expected) from None
         if not is_in_range(time):
             raise self.error(key, value, TIME_RANGE)
-        return time if time.tzinfo else time.replace(tzinfo=UTC)
+        return in_utc(time)
 
 
 def by_conversation(

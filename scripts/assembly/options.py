@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from locigraph.kg.errors import LocigraphError, nearest, shortened
 from locigraph.kg.registry import RowT, Table, UnknownNameError
-from locigraph.kg.times import TIME_RANGE, is_in_range
+from locigraph.kg.times import TIME_RANGE, in_utc, is_in_range
 from locigraph.kg.types import UNSTORABLE, Scope, SpaceId
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def check_named(space: str | Sequence[str] | None, scope: Scope) -> None:
 
 
 def time_of(given: object) -> datetime | None:
-    """A time from a datetime or a text in ISO 8601; None stays None.
+    """A time in UTC from a datetime or a text in ISO 8601; None stays None.
 
     Raises:
         LocigraphError: If a text is not such a time, or the time is out of range.
@@ -151,4 +151,4 @@ def time_of(given: object) -> datetime | None:
         raise LocigraphError(f"time {text!r} is not ISO 8601; expected a time such as 2024-06-30T00:00:00") from error
     if not is_in_range(time):
         raise LocigraphError(f"time is {text!r}; expected {TIME_RANGE}")
-    return time
+    return in_utc(time)

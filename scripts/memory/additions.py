@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from locigraph.kg.errors import LocigraphError, StoreError, shortened
@@ -88,8 +88,6 @@ def _turn(
     if not text.strip() and not (image_caption or "").strip():
         raise LocigraphError(f"text is {text!r}, and there is no image_caption; a turn needs at least one of them")
     time = options.time_of(spoken_at)
-    if time is not None and time.tzinfo is None:
-        time = time.replace(tzinfo=UTC)
     name = new_turn_id() if turn_id is None else TurnId(turn_id)
     return Turn(SpaceId(space), name, space, session, place, speaker, text, time, image_caption), Scope(user, agent)
 

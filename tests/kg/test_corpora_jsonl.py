@@ -56,6 +56,16 @@ def test_sessions_come_in_order_of_time_and_empty_messages_are_left_out(tmp_path
     assert (question.question_id, question.evidence, question.category) == ("c1:q1", ("t2",), "odd")
 
 
+def test_a_question_is_asked_on_the_day_in_utc_like_the_turns_said_with_it(tmp_path: Path) -> None:
+    data = line()
+    data["sessions"][0]["started_at"] = data["questions"][0]["asked_at"] = "2024-02-01T20:30:00-07:00"
+    corpus = read(tmp_path, data)
+    said, asked = corpus.conversations[0].turns[-1].spoken_at, corpus.questions[0].asked_at
+    assert said is not None
+    assert asked is not None
+    assert (said.date(), asked.date()) == (date(2024, 2, 2), date(2024, 2, 2))
+
+
 def test_sessions_keep_the_order_of_the_file_when_one_has_no_date(tmp_path: Path) -> None:
     data = line()
     del data["sessions"][1]["started_at"]

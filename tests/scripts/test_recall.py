@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import json
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
 from locigraph import Memory
+from locigraph.scripts.assembly import options
 from locigraph.scripts.explain import explain
 from locigraph.scripts.recall import recall
 from locigraph.scripts.serving.operations import Answer, Explained
+
+
+@pytest.mark.parametrize(
+    "given", ["2024-05-01T20:30:00-07:00", datetime(2024, 5, 1, 20, 30, tzinfo=timezone(-timedelta(hours=7)))]
+)
+def test_today_is_the_day_in_utc_as_it_is_for_turns(given: object) -> None:
+    asked = options.time_of(given)
+    assert asked is not None
+    assert asked.date() == date(2024, 5, 2)
 
 
 def test_json_is_what_a_server_would_answer(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
