@@ -3,8 +3,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -29,7 +28,6 @@ from locigraph.consolidation.blueprint import (
 )
 from locigraph.consolidation.errors import ConsolidationError
 from locigraph.consolidation.extractors.rules import RuleExtractor
-from locigraph.consolidation.merging import Merged, Merger
 from locigraph.consolidation.pipeline import Consolidator
 from locigraph.consolidation.protocols import Context
 from locigraph.kg.errors import UnknownSpaceError
@@ -38,7 +36,6 @@ from locigraph.kg.store import Store
 from locigraph.kg.types import NodeId, NodeStatus, SpaceId, Turn, TurnId, TurnState
 from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.scripts.assembly.build_context import HybridContext
-from tests.consolidation import beside
 from tests.consolidation.interrupted import build
 from tests.fakes import (
     MONDAY,
@@ -52,7 +49,7 @@ from tests.fakes import (
     make_turns,
     one_fact,
 )
-from tests.kg.dumps import QUEUE, dump
+from tests.kg.dumps import dump
 
 ROOT = Path(__file__).parents[2]
 
@@ -166,23 +163,6 @@ def test_two_extractors_must_not_build_one_graph(store: Store, tmp_path: Path) -
     with pytest.raises(ConsolidationError, match=r"space 'harbor' was built by 'fake', not 'other'"):
         Consolidator(store, second, FakeEncoder(), FakeContext()).run(SPACE)
     assert dump(tmp_path / "graph.sqlite") == before
-
-
-def test_of_two_extractors_that_begin_at_the_same_time_only_one_builds_the_graph(tmp_path: Path) -> None:
-    class Raced(Store):
-        """A store of which another process builds a space just after it was found unbuilt."""
-
-        def require_space(self, space: SpaceId) -> None:
-            super().require_space(space)
-            with Store(tmp_path / "graph.sqlite") as other:
-                if not other.nodes(space):
-                    Consolidator(other, FakeExtractor(name="first"), FakeEncoder(), FakeContext()).run(space)
-
-    with Raced(tmp_path / "graph.sqlite") as raced:
-        raced.append_turns([make_turn(0, "one")])
-        with pytest.raises(ConsolidationError, match=r"space 'harbor' was built by 'first', not 'fake'"):
-            consolidate(raced)
-        assert raced.setting(f"extractor/{SPACE}") == "first"
 
 
 def test_killing_the_process_at_any_statement_and_running_again_gives_the_uninterrupted_graph(tmp_path: Path) -> None:
@@ -701,114 +681,3 @@ def test_forgetting_a_turn_leaves_the_events_before_and_after_it_in_one_chain(st
     assert edges(store, "PRECEDES") == [("one 0", "three 0"), ("three 0", "four 0"), ("three 0", "four 1")]
     store.forget(SPACE, [TurnId("t0")])
     assert edges(store, "PRECEDES") == [("three 0", "four 0"), ("three 0", "four 1")]
-
-
-# --- beside other processes ----------------------------------------------------------------------------------------
-
-
-def build_beside(path: Path, change: Callable[[], object]) -> int:
-    """Build the space of ``beside`` by rules, with a change after some of its turns; returns how many were done."""
-    done = 0
-
-    def on_turn() -> None:
-        nonlocal done
-        done += 1
-        if done == beside.AFTER:
-            change()
-
-    with Store(path) as store:
-        store.append_turns(beside.TURNS)
-        Consolidator(store, RuleExtractor(), beside.ENCODER, HybridContext(store, beside.ENCODER)).run(
-            SPACE, on_turn=on_turn
-        )
-    return done
-
-
-def build_around(path: Path, change: str) -> None:
-    """The same by two builds, one that ends before the change, and one that begins after it."""
-
-    def end() -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        build_beside(path, end)
-    with Store(path) as store:
-        beside.CHANGES[change](store)
-        Consolidator(store, RuleExtractor(), beside.ENCODER, HybridContext(store, beside.ENCODER)).run(SPACE)
-
-
-@pytest.mark.parametrize("change", beside.CHANGES)
-def test_what_changes_between_two_turns_is_seen_by_the_next_as_by_a_build_that_begins_then(
-    change: str, tmp_path: Path
-) -> None:
-    build_around(tmp_path / "around.sqlite", change)
-    with Store(tmp_path / "graph.sqlite") as other:
-        build_beside(tmp_path / "graph.sqlite", lambda: beside.CHANGES[change](other))
-        assert other.turn_counts(SPACE).keys() == {TurnState.DONE}
-        assert other.misplaced() == {}
-    without = (*QUEUE, "tombstones", "tombstone_marks", "settings")
-    assert dump(tmp_path / "graph.sqlite", without=without) == dump(tmp_path / "around.sqlite", without=without)
-
-
-def test_a_merge_by_another_process_is_seen_by_the_next_turn(tmp_path: Path) -> None:
-    path = tmp_path / "graph.sqlite"
-    command = [sys.executable, "-m", "tests.consolidation.beside", str(path), "resolve"]
-    assert build_beside(path, lambda: subprocess.run(command, cwd=ROOT, check=True)) == len(beside.TURNS)
-    with Store(path) as store:
-        (merged,) = (n for n in store.nodes(SPACE, types=["entity"], include_archived=True) if n.status == "archived")
-        kept = NodeId(str(merged.attributes["merged_into"]))
-        assert (merged.label, merged.provenance) == ("Harbour Blue", ("t3", "t5"))
-        assert store.node(SPACE, kept).provenance == ("t0", "t3", "t5", "t7", "t9")
-        naming = {edge.source for edge in store.relations(SPACE, node=kept) if edge.label == "MENTIONS"}
-        assert {turn for source in naming for turn in store.node(SPACE, source).provenance} == {
-            "t0", "t3", "t5", "t7", "t9",
-        }  # fmt: skip
-        assert Merger(store, beside.ENCODER).run(SPACE) == Merged()
-
-
-def test_a_reply_stands_if_what_was_shown_is_unchanged_and_is_asked_for_again_if_not(
-    store: Store, tmp_path: Path
-) -> None:
-    store.append_turns(make_turns(["red boat", "boat red", "boat red", "boat red"]))
-    encoder = FakeEncoder(512)
-    with Store(tmp_path / "graph.sqlite") as other:
-
-        def plan(turn: Turn, context: Context) -> Blueprint:
-            if len(extractor.planned) == 3:  # the model takes its time over the third turn
-                Merger(other, encoder).run(SPACE)
-            if len(extractor.planned) == 4:  # and over the fourth
-                other.forget(SPACE, [TurnId("t0")])
-            repeated = (UpdateNode(context.nodes[0].id),) if context.nodes else (node("n", turn.text, turn.turn_id),)
-            return Blueprint(repeated, (Mention(turn.text, "other"),))
-
-        extractor = FakeExtractor(plan)
-        Consolidator(store, extractor, encoder, HybridContext(store, encoder)).run(SPACE)
-    assert extractor.planned == ["t0", "t1", "t2", "t3", "t3"]
-    assert states(store) == {"done": 3}
-    described = {(n.type, n.description): n.provenance for n in store.nodes(SPACE) if n.type != "episode"}
-    assert described == {("entity", "red boat"): ("t1", "t2", "t3"), ("knowledge_node", "boat red"): ("t3",)}
-
-
-def test_a_merger_and_a_build_may_run_side_by_side(tmp_path: Path) -> None:
-    path = tmp_path / "graph.sqlite"
-    names = [f"{word} boat" if turn % 2 else f"boat {word}" for turn in range(4) for word in ("red", "blue", "old")]
-    encoder = FakeEncoder(512)
-    with Store(path) as writer, Store(path) as other:
-        writer.append_turns(make_turns([*names, *names]))
-        extractor = FakeExtractor(lambda turn, context: Blueprint((), (Mention(turn.text, "other"),)))
-
-        def consolidate(_: int) -> None:
-            Consolidator(writer, extractor, encoder, HybridContext(writer, encoder)).run(SPACE)
-
-        with ThreadPoolExecutor(1) as pool:
-            building = pool.submit(consolidate, 0)
-            while not building.done():
-                Merger(other, encoder).run(SPACE)
-            building.result()
-        Merger(other, encoder).run(SPACE)
-        assert Merger(other, encoder).run(SPACE) == Merged()
-        entities = {n.label: n for n in other.nodes(SPACE, types=["entity"])}
-        assert sorted(entities) == ["boat blue", "boat old", "boat red"]
-        for entity in entities.values():
-            edges = [edge for edge in other.relations(SPACE, node=entity.id) if edge.label == "MENTIONS"]
-            assert len(edges) == len(entity.provenance) == 8
