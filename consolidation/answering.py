@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.llm import ChatClient
-from locigraph.consolidation.prompting import messages, prompt
-from locigraph.consolidation.replies import Form, filled, strict_schema
+from locigraph.consolidation.prompting import ask, prompt
+from locigraph.consolidation.replies import Form
 from locigraph.kg.types import Question
-
-_Read = TypeVar("_Read")
 
 
 class AnswerForm(Form):
@@ -61,13 +57,12 @@ def answer_from(client: ChatClient, question: Question, context: str) -> AnswerF
     day = None if question.asked_at is None else question.asked_at.date().isoformat()
     document = {"question": question.text, "asked_on": day, "memories": context.split("\n") if context else []}
 
-    def read(reply: Any) -> AnswerForm:
-        form = filled(AnswerForm, reply)
+    def read(form: AnswerForm) -> AnswerForm:
         if form.is_known and not form.answer:
             raise ValueError("is_known is true, but answer is empty")
         return form
 
-    return _ask(client, "answer", question, document, AnswerForm, read)
+    return ask(client, Purpose("answer", question.space), document, AnswerForm, read)
 
 
 def covered_facts(client: ChatClient, question: Question, answer: str) -> float:
@@ -77,13 +72,12 @@ def covered_facts(client: ChatClient, question: Question, answer: str) -> float:
         LanguageModelError: As ``ChatClient.ask``.
     """
 
-    def read(reply: Any) -> float:
-        facts = filled(FactsForm, reply).facts
-        if not facts:
+    def read(form: FactsForm) -> float:
+        if not form.facts:
             raise ValueError("facts is empty; a reference states at least one")
-        return sum(fact.is_covered for fact in facts) / len(facts)
+        return sum(fact.is_covered for fact in form.facts) / len(form.facts)
 
-    return _ask(client, "judge_facts", question, _judged(question, answer), FactsForm, read)
+    return ask(client, Purpose("judge_facts", question.space), _judged(question, answer), FactsForm, read)
 
 
 def grade_of(client: ChatClient, question: Question, answer: str) -> float:
@@ -93,26 +87,13 @@ def grade_of(client: ChatClient, question: Question, answer: str) -> float:
         LanguageModelError: As ``ChatClient.ask``.
     """
 
-    def read(reply: Any) -> float:
-        grade = filled(GradeForm, reply).grade
-        if not (math.isfinite(grade) and 0.0 <= grade <= 1.0):
-            raise ValueError(f"grade is {grade}; expected a number from 0 to 1")
-        return grade
+    def read(form: GradeForm) -> float:
+        if not 0.0 <= form.grade <= 1.0:
+            raise ValueError(f"grade is {form.grade}; expected a number from 0 to 1")
+        return form.grade
 
-    return _ask(client, "judge_grade", question, _judged(question, answer), GradeForm, read)
+    return ask(client, Purpose("judge_grade", question.space), _judged(question, answer), GradeForm, read)
 
 
 def _judged(question: Question, answer: str) -> dict[str, Any]:
     return {"question": question.text, "reference": question.answer, "answer": answer}
-
-
-def _ask(
-    client: ChatClient,
-    stage: str,
-    question: Question,
-    document: dict[str, Any],
-    form: type[Form],
-    read: Callable[[Any], _Read],
-) -> _Read:
-    purpose = Purpose(stage, question.space)
-    return client.ask(messages(stage, document), strict_schema(form), read, purpose=purpose)

@@ -160,13 +160,8 @@ class ChangeBuilder:
     def _amend(self, update: NodeUpdate) -> None:
         earlier = self._updates.get(update.id)
         if earlier is not None:
-            given = {
-                name: getattr(update, name)
-                for name in ("label", "description", "status", "valid_from", "valid_to", "attributes")
-                if getattr(update, name) is not None
-            }
             sources = tuple(dict.fromkeys(earlier.add_provenance + update.add_provenance))
-            update = replace(earlier, **given, add_provenance=sources)
+            update = replace(earlier, **update.changed, add_provenance=sources)
         self._updates[update.id] = update
 
     def _mention(self, mention: Mention, added: list[AddNode]) -> None:

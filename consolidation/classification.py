@@ -20,8 +20,8 @@ from pydantic import Field
 from locigraph.consolidation.blueprint import Wording
 from locigraph.consolidation.errors import ConsolidationError, ReplyFormatError
 from locigraph.consolidation.ledger import Purpose
-from locigraph.consolidation.prompting import messages
-from locigraph.consolidation.replies import Form, filled, nonblank_line, strict_schema
+from locigraph.consolidation.prompting import ask
+from locigraph.consolidation.replies import Form, nonblank_line
 from locigraph.consolidation.visibility import worded_since
 from locigraph.kg.counts import Counts, counted
 from locigraph.kg.embedded_text import TextEncoder
@@ -129,17 +129,11 @@ class LLMNamer:
         """Label and description of a cluster."""
         document = {"kind": _plural(node_type), "members": list(members[:_SHOWN])}
 
-        def read(reply: Any) -> Wording:
-            form = filled(CategoryForm, reply)
+        def read(form: CategoryForm) -> Wording:
             return Wording(nonblank_line(form.label), nonblank_line(form.description))
 
         try:
-            return self._client.ask(
-                messages("category", document),
-                strict_schema(CategoryForm),
-                read,
-                purpose=Purpose("category", self._space),
-            )
+            return ask(self._client, Purpose("category", self._space), document, CategoryForm, read)
         except ReplyFormatError:  # the replies are kept beside the cassette
             return key_terms(node_type, members, everything)
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,8 @@ from pydantic import Field
 
 from locigraph.consolidation.errors import ReplyFormatError
 from locigraph.consolidation.ledger import Purpose
-from locigraph.consolidation.prompting import messages
-from locigraph.consolidation.replies import Form, filled, strict_schema
+from locigraph.consolidation.prompting import ask
+from locigraph.consolidation.replies import Form
 from locigraph.consolidation.resolution import full_name
 from locigraph.kg.counts import Counts, counted
 from locigraph.kg.language.tokens import STOP_WORDS, words
@@ -237,8 +237,7 @@ def _links(seen: Snapshot, row: int, client: ChatClient) -> list[NewRelation]:
             raise ValueError(f"id {name!r} was not shown; shown are {', '.join(known) or 'none'}")
         return known[name]
 
-    def read(reply: Any) -> list[NewRelation]:
-        form = filled(LinksForm, reply)
+    def read(form: LinksForm) -> list[NewRelation]:
         for pair in form.causes:
             if pair.cause == pair.effect:
                 raise ValueError(f"{pair.cause!r} is named as its own cause; a cause and its effect are two memories")
@@ -247,16 +246,9 @@ def _links(seen: Snapshot, row: int, client: ChatClient) -> list[NewRelation]:
             *(NewRelation(shown(m.memory, memories), "MENTIONS", shown(m.entity, entities)) for m in form.mentions),
         ]
 
-    return client.ask(
-        messages("links", document),
-        strict_schema(
-            LinksForm,
-            {"memories": list(memories), "entities": list(entities)},
-            leave_out=() if entities else ("mentions",),
-        ),
-        read,
-        purpose=Purpose("links", seen.space),
-    )
+    enums = {"memories": list(memories), "entities": list(entities)}
+    leave_out = () if entities else ("mentions",)
+    return ask(client, Purpose("links", seen.space), document, LinksForm, read, enums=enums, leave_out=leave_out)
 
 
 def _around(seen: Snapshot, row: int) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,8 @@ from pydantic import AfterValidator, Field
 from locigraph.consolidation.errors import ReplyFormatError
 from locigraph.consolidation.insights import Insight, insights_of
 from locigraph.consolidation.ledger import Purpose
-from locigraph.consolidation.prompting import messages
-from locigraph.consolidation.replies import Form, filled, nonblank_line, strict_schema
+from locigraph.consolidation.prompting import ask
+from locigraph.consolidation.replies import Form, nonblank_line
 from locigraph.consolidation.visibility import worded_since
 from locigraph.kg.counts import Counts, counted
 from locigraph.kg.embedded_text import TextEncoder
@@ -293,9 +293,9 @@ class Reflector:
             ],
         }
 
-        def read(reply: Any) -> list[_Draft]:
+        def read(reply: InsightsForm) -> list[_Draft]:
             drafts: list[_Draft] = []
-            for form in filled(InsightsForm, reply).insights:
+            for form in reply.insights:
                 if unknown := [name for name in form.facts if name not in ids]:
                     raise ValueError(f"fact {unknown[0]!r} was not shown; shown are f1 to f{len(ids)}")
                 if len(set(form.facts)) < 2 or not fresh & set(form.facts):
@@ -315,12 +315,7 @@ class Reflector:
             return drafts
 
         enums = {"facts": list(ids), "insights": list(insights)}
-        return client.ask(
-            messages("reflection", document),
-            strict_schema(InsightsForm, enums),
-            read,
-            purpose=Purpose("reflection", seen.space),
-        )
+        return ask(client, Purpose("reflection", seen.space), document, InsightsForm, read, enums=enums)
 
     def _write(self, facts: _Facts, drafts: Sequence[_Draft], remembered: Mapping[str, str] = _NOTHING) -> Reflected:
         """Make or reword reflections in one transaction."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import NewType
+from typing import Any, NewType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -215,10 +215,12 @@ class NodeUpdate:
     embedding: NDArray[np.float32] | None = None
 
     @property
-    def only_adds_provenance(self) -> bool:
-        """Whether the update changes no field that the node's history records."""
-        versioned = (field_.name for field_ in fields(self) if field_.name not in ("id", "add_provenance"))
-        return all(getattr(self, name) is None for name in versioned)
+    def changed(self) -> dict[str, Any]:
+        """The fields that get new values; a node's history records these, but not further source turns."""
+        given = {field_.name: getattr(self, field_.name) for field_ in fields(self)}
+        return {
+            name: value for name, value in given.items() if name not in ("id", "add_provenance") and value is not None
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,11 @@
 """SQL that reads the graph as it was known at a time; parameters are ``:space`` and ``:t`` (seconds since 1970)."""
 
+from locigraph.kg.store.tables import VERSIONED
+
 # A node as known at :t is its present row, or the earlier version that was current at that time.
-NODES = """
+NODES = f"""
 SELECT n.key AS key, n.id AS id, n.type AS type, n.created_at AS created_at,
-       CASE WHEN v.key IS NULL THEN n.label ELSE v.label END AS label,
-       CASE WHEN v.key IS NULL THEN n.description ELSE v.description END AS description,
-       CASE WHEN v.key IS NULL THEN n.text_hash ELSE v.text_hash END AS text_hash,
-       CASE WHEN v.key IS NULL THEN n.status ELSE v.status END AS status,
-       CASE WHEN v.key IS NULL THEN n.update_time ELSE v.update_time END AS update_time,
-       CASE WHEN v.key IS NULL THEN n.valid_from ELSE v.valid_from END AS valid_from,
-       CASE WHEN v.key IS NULL THEN n.valid_to ELSE v.valid_to END AS valid_to,
-       CASE WHEN v.key IS NULL THEN n.attributes ELSE v.attributes END AS attributes
+       {", ".join(f"CASE WHEN v.key IS NULL THEN n.{name} ELSE v.{name} END AS {name}" for name in VERSIONED)}
 FROM nodes n
 LEFT JOIN node_versions v
   ON v.key = n.key AND n.update_time > :t AND v.update_time <= :t AND v.recorded_until > :t

@@ -8,7 +8,7 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Container, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -168,30 +168,26 @@ class Commit:
             raise UnknownNodeError(f"space {self._change.space!r} has no node {new.id!r} to update")
         key = self._stored[new.id].key
         self._provenance.append((key, new.add_provenance, new.label is not None or new.description is not None))
-        if new.only_adds_provenance:
+        values = new.changed
+        if not values:
             return None  # indexes do not store the source turns of nodes with several sources
         table = tables.nodes
         old = self._connection.execute(select(table).where(table.c.key == key)).one()
         now = max(self._now, old.update_time)  # turns may arrive out of order, but history must be in order
         version = self._connection.execute(select(func.count()).where(tables.node_versions.c.key == key)).scalar_one()
-        kept = ("label", "description", "text_hash", "status", "update_time", "valid_from", "valid_to", "attributes")
+        kept = {name: getattr(old, name) for name in tables.VERSIONED}
         self._connection.execute(
-            insert(tables.node_versions).values(
-                key=key, version=version, recorded_until=now, **{name: getattr(old, name) for name in kept}
-            )
+            insert(tables.node_versions).values(key=key, version=version, recorded_until=now, **kept)
         )
-        given: dict[str, Any] = {
-            "label": new.label, "description": new.description, "status": new.status,
-            "valid_from": optional_epoch(new.valid_from), "valid_to": optional_epoch(new.valid_to),
-            "attributes": None if new.attributes is None else dict(new.attributes),
-        }  # fmt: skip
-        values = {name: value for name, value in given.items() if value is not None}
         text_hash = old.text_hash if new.description is None else text_digest(new.description)
+        if (embedding := values.pop("embedding", None)) is not None:
+            self._embeddings.append((key, text_hash, embedding))
+        if new.attributes is not None:
+            values["attributes"] = dict(new.attributes)
+        values |= {name: epoch(values[name]) for name in ("valid_from", "valid_to") if name in values}
         self._connection.execute(
-            update(table).where(table.c.key == key).values(update_time=now, text_hash=text_hash, **values)
+            update(table).where(table.c.key == key).values(**values, update_time=now, text_hash=text_hash)
         )
-        if new.embedding is not None:
-            self._embeddings.append((key, text_hash, new.embedding))
         return key
 
     def _key(self, name: str) -> int:

@@ -78,9 +78,7 @@ def put(
     query = select(table.c.id, table.c.key, table.c.type).where(table.c.space == space)
     nodes = {row.id: row for row in rows_in(connection, query, table.c.id, [text.node_id for text in texts])}
     keys = {node_id: int(node.key) for node_id, node in nodes.items()}
-    as_read: dict[int, str] = {}
-    if reads_turn_before(model):
-        as_read = _read_in_context(connection, space, [int(row.key) for row in nodes.values() if row.type == EPISODE])
+    as_read = _read_in_context(connection, space, model, nodes.values())
     rows = []
     for text, vector in zip(texts, vectors, strict=True):
         key = keys.get(text.node_id)
@@ -108,16 +106,15 @@ def lacking(connection: Connection, space: SpaceId, model: str, *, checks_vector
         parts = [query.where(e.c.node_key.is_(None)) for query in parts]
     dim = _dim(connection, model)
     rows = [row for row in connection.execute(sa.union_all(*parts).order_by("key")) if not _is_sound(row.vector, dim)]
-    as_read: dict[int, str] = {}
-    if reads_turn_before(model):
-        as_read = _read_in_context(connection, space, [int(row.key) for row in rows if row.type == EPISODE])
+    as_read = _read_in_context(connection, space, model, rows)
     texts = (NodeText(NodeId(row.id), as_read.get(row.key, row.description), row.text_hash) for row in rows)
     return list(dict.fromkeys(texts))  # several versions may have the same text
 
 
-def _read_in_context(connection: Connection, space: SpaceId, episodes: Sequence[int]) -> dict[int, str]:
-    """The text of some episodes as it is read with the turn before them, by node key."""
-    if not episodes:
+def _read_in_context(connection: Connection, space: SpaceId, model: str, nodes: Iterable[Any]) -> dict[int, str]:
+    """What a model reads of the episodes among nodes together with the turns before them, if it does, by node key."""
+    episodes = [int(node.key) for node in nodes if node.type == EPISODE]
+    if not episodes or not reads_turn_before(model):
         return {}
     previous = episodes_before(connection, space, episodes)
     texts = descriptions_of(connection, {*episodes, *(previous[key] for key in episodes if key in previous)})

@@ -13,12 +13,8 @@ from locigraph.kg.types import Node, NodeId, NodeStatus, SpaceId, Turn, TurnId, 
 
 def turn_row(turn: Turn) -> dict[str, Any]:
     """A new turn as a row: pending, and not yet placed in the conversation."""
-    return {
-        "space": turn.space, "turn_id": turn.turn_id, "conversation_id": turn.conversation_id,
-        "session_id": turn.session_id, "position": NEW, "speaker": turn.speaker, "text": turn.text,
-        "image_caption": turn.image_caption, "spoken_at": optional_epoch(turn.spoken_at),
-        "state": TurnState.PENDING, "error": None,
-    }  # fmt: skip
+    is_new = {"position": NEW, "state": TurnState.PENDING, "error": None}
+    return {"space": turn.space, "turn_id": turn.turn_id, **content_of(turn), **is_new}
 
 
 def turn_of(row: Any) -> Turn:

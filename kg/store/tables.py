@@ -157,6 +157,9 @@ embeddings = sa.Table(
     sa.Column("vector", sa.LargeBinary, nullable=False),  # float32, little-endian
 )
 
+#: Columns that every version of a node has.
+VERSIONED = ("label", "description", "text_hash", "status", "update_time", "valid_from", "valid_to", "attributes")
+
 outbox = sa.Table(
     "outbox",
     metadata,

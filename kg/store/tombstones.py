@@ -48,29 +48,24 @@ def any_of(connection: Connection, space: SpaceId) -> bool:
     return connection.execute(query).first() is not None
 
 
-def without_forgotten(connection: Connection, turns: Sequence[Turn]) -> list[Turn]:
-    """The turns without those that were forgotten.
+def without_forgotten(connection: Connection, space: SpaceId, turns: Sequence[Turn]) -> list[Turn]:
+    """The turns of a space without those that were forgotten.
 
     Raises:
         TurnConflictError: If a turn has the id of a forgotten one but different content.
     """
-    ids_of: defaultdict[SpaceId, list[TurnId]] = defaultdict(list)
-    for turn in turns:
-        ids_of[turn.space].append(turn.turn_id)
-    contents = {space: contents_of(connection, space, ids) for space, ids in ids_of.items()}
-    if not any(contents.values()):
+    contents = contents_of(connection, space, [turn.turn_id for turn in turns])
+    if not contents:
         return list(turns)
-    key, kept = _key(connection), []
+    key = _key(connection)
     for turn in turns:
-        content = contents[turn.space].get(turn.turn_id)
-        if content is None:
-            kept.append(turn)
-        elif not hmac.compare_digest(content, _digest(content_of(turn), key)):
+        content = contents.get(turn.turn_id)
+        if content is not None and not hmac.compare_digest(content, _digest(content_of(turn), key)):
             raise TurnConflictError(
-                f"space {turn.space!r}: turn {turn.turn_id!r} has the id of a forgotten turn but different content; "
+                f"space {space!r}: turn {turn.turn_id!r} has the id of a forgotten turn but different content; "
                 "give the new turn a new id, or first run locigraph forget --restore for this id"
             )
-    return kept
+    return [turn for turn in turns if turn.turn_id not in contents]
 
 
 def remove(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId] | None) -> int:

@@ -20,7 +20,7 @@ def append(
     connection: Connection, turns: Sequence[Turn], scoped: Sequence[tuple[SpaceId, Scope]], *, may_rewind: bool
 ) -> int:
     """Write turns that are not stored yet; see ``Store.append_turns``."""
-    unique: dict[tuple[SpaceId, TurnId], Turn] = {}
+    given: defaultdict[SpaceId, dict[TurnId, Turn]] = defaultdict(dict)
     for turn in sorted(turns, key=attrgetter("position")):
         if turn.fault is not None:
             field, value, expected = turn.fault
@@ -28,24 +28,22 @@ def append(
                 f"space {turn.space[:60]!r}: turn {turn.turn_id[:60]!r}: {field} is {shortened(value)}; expected "
                 f"{expected}; nothing was written"
             )
-        require_same(unique.setdefault((turn.space, turn.turn_id), turn), turn)
-    living = tombstones.without_forgotten(connection, list(unique.values()))
-    stored = _stored(connection, living)
-    for turn in living:
-        if (stored_turn := stored.get((turn.space, turn.turn_id))) is not None:
-            require_same(stored_turn, turn)
-    new = [turn for turn in living if (turn.space, turn.turn_id) not in stored]
-    for space in sorted({turn.space for turn in new}):
+        require_same(given[turn.space].setdefault(turn.turn_id, turn), turn)
+    living = {
+        space: tombstones.without_forgotten(connection, space, list(unique.values()))
+        for space, unique in sorted(given.items())
+    }
+    new = [turn for space, said in living.items() for turn in _new(connection, space, said)]
+    for space in dict.fromkeys(turn.space for turn in new):
         if not connection.execute(select(tables.spaces).where(tables.spaces.c.space == space)).first():
             connection.execute(insert(tables.spaces).values(space=space, revision=secrets.randbits(48)))
-    scopes.put(connection, scoped, {space for space, _ in unique} - {turn.space for turn in living})
+    scopes.put(connection, scoped, {space for space, said in living.items() if not said})
     if new:
         connection.execute(insert(tables.turns), [turn_row(turn) for turn in new])
-    given_of: defaultdict[SpaceId, list[tuple[str, TurnId]]] = defaultdict(list)
-    for turn in living:
-        given_of[turn.space].append((turn.session_id, turn.turn_id))
-    for space, given in sorted(given_of.items()):
-        early = sequence.arrange(connection, space, given)
+    for space, said in living.items():
+        if not said:
+            continue
+        early = sequence.arrange(connection, space, [(turn.session_id, turn.turn_id) for turn in said])
         if early is not None and not may_rewind:
             raise StoreError(
                 f"space {space!r}: turn {early!r} comes before turns that are already consolidated, and this file "
@@ -56,18 +54,15 @@ def append(
     return len(new)
 
 
-def _stored(connection: Connection, turns: Sequence[Turn]) -> dict[tuple[SpaceId, TurnId], Turn]:
-    """The stored versions of the given turns, by space and id; turns that are not stored are left out."""
-    ids_of: defaultdict[SpaceId, list[TurnId]] = defaultdict(list)
-    for turn in turns:
-        ids_of[turn.space].append(turn.turn_id)
+def _new(connection: Connection, space: SpaceId, turns: Sequence[Turn]) -> list[Turn]:
+    """The turns of a space that are not stored yet; raises TurnConflictError if one is stored with other content."""
     table = tables.turns
-    stored = [
-        turn_of(row)
-        for space, ids in ids_of.items()
-        for row in rows_in(connection, select(table).where(table.c.space == space), table.c.turn_id, ids)
-    ]
-    return {(turn.space, turn.turn_id): turn for turn in stored}
+    query = select(table).where(table.c.space == space)
+    rows = rows_in(connection, query, table.c.turn_id, [turn.turn_id for turn in turns])
+    stored = {row.turn_id: turn_of(row) for row in rows}
+    for turn in turns:
+        require_same(stored.get(turn.turn_id, turn), turn)
+    return [turn for turn in turns if turn.turn_id not in stored]
 
 
 def drop_reasons(connection: Connection, space: SpaceId) -> None:
