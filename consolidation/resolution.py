@@ -17,78 +17,6 @@ _ARTICLE = re.compile(r"^(the|a|an|my|our|his|her|their)\s+", re.IGNORECASE)
 CONCEPT_MERGE = 0.92
 
 
-class Resolver:
-    """Finds entities and concepts of one space by canonical key, and concepts also by embedding.
-
-    Args:
-        nodes: The entities and concepts that exist.
-        vectors: Their embeddings, float32 [nodes, dim].
-    """
-
-    def __init__(self, nodes: Iterable[Node], vectors: NDArray[np.float32]) -> None:
-        self._entities: dict[str, NodeId] = {}
-        self._concepts: dict[str, NodeId] = {}
-        self._concept_ids: list[NodeId] = []
-        self._concept_vectors = np.zeros((0, 0), dtype=np.float32)  # has spare rows for further concepts
-        for node, vector in zip(nodes, vectors, strict=True):
-            self.learn(node.id, node.type, node.label, vector)
-
-    def alias(self, node_type: str, label: str, node_id: NodeId) -> None:
-        """Add another name by which an entity or concept is found from now on."""
-        if node_type == "entity":
-            self._entities[entity_key(label)] = node_id
-        else:
-            self._concepts[concept_key(label)] = node_id
-
-    def learn(self, node_id: NodeId, node_type: str, label: str, vector: NDArray[np.float32]) -> None:
-        """Add a new entity or concept."""
-        if node_type == "entity":
-            self._entities.setdefault(entity_key(label), node_id)
-            return
-        self._concepts.setdefault(concept_key(label), node_id)
-        count = len(self._concept_ids)
-        if count == len(self._concept_vectors):  # double the capacity, so that adding stays cheap on average
-            grown = np.zeros((max(16, 2 * count), len(vector)), dtype=np.float32)
-            grown[:count] = self._concept_vectors.reshape(count, len(vector))
-            self._concept_vectors = grown
-        self._concept_vectors[count] = vector
-        self._concept_ids.append(node_id)
-
-    def entity(self, name: str) -> NodeId | None:
-        """The entity to which a name refers; see ``full_name`` for short forms of the names of speakers."""
-        return self._entities.get(entity_key(name))
-
-    def concept(self, label: str, vector: NDArray[np.float32]) -> tuple[NodeId, float | None] | None:
-        """The concept with the same canonical label (and no cosine), or else the nearest concept and its cosine.
-
-        Returns None if no label matches and the nearest concept has a cosine below ``CONCEPT_MERGE``.
-        """
-        same_label = self._concepts.get(concept_key(label))
-        if same_label is not None:
-            return same_label, None
-        if not self._concept_ids:
-            return None
-        cosines = self._concept_vectors[: len(self._concept_ids)] @ vector
-        best = int(cosines.argmax())
-        return (self._concept_ids[best], float(cosines[best])) if cosines[best] >= CONCEPT_MERGE else None
-
-
-def merged_nodes(nodes: Iterable[Node]) -> dict[NodeId, NodeId]:
-    """For each of the nodes that was merged into another, the one that stays; that may be several merges away."""
-    into = {node.id: NodeId(str(node.attributes[MERGED_INTO])) for node in nodes if MERGED_INTO in node.attributes}
-    stays = dict(into)
-    for node_id in into:
-        while stays[node_id] in into:
-            stays[node_id] = into[stays[node_id]]
-    return stays
-
-
-def full_name(name: str, speakers: Sequence[str]) -> str:
-    """The only speaker whose name begins with a short form ("Mel" for Melanie), else the name itself."""
-    matches = [s for s in speakers if len(name) >= 3 and s.lower().startswith(name.lower())]
-    return matches[0] if len(matches) == 1 else name
-
-
 def entity_key(name: str) -> str:
     """Key shared by the spellings of a name: without case, article and possessive; symbols alone stay as they are."""
     plain = _ARTICLE.sub("", name.strip()).removesuffix("'s").removesuffix("’s")
@@ -121,3 +49,73 @@ def concept_label(text: str) -> str | None:
     """Snake-case topic label of two to five content words; None if the text has fewer than two."""
     kept = [word for word in words(text) if word not in STOP_WORDS and not word.isdigit()][:5]
     return "_".join(kept) if len(kept) >= 2 else None
+
+
+_KEYS = {"entity": entity_key, "concept": concept_key}
+
+
+class Resolver:
+    """Finds entities and concepts of one space by canonical key, and concepts also by embedding.
+
+    Args:
+        nodes: The entities and concepts that exist.
+        vectors: Their embeddings, float32 [nodes, dim].
+    """
+
+    def __init__(self, nodes: Iterable[Node], vectors: NDArray[np.float32]) -> None:
+        self._named: dict[str, dict[str, NodeId]] = {node_type: {} for node_type in _KEYS}
+        self._concept_ids: list[NodeId] = []
+        self._concept_vectors = np.zeros((0, 0), dtype=np.float32)  # has spare rows for further concepts
+        for node, vector in zip(nodes, vectors, strict=True):
+            self.learn(node.id, node.type, node.label, vector)
+
+    def alias(self, node_type: str, label: str, node_id: NodeId) -> None:
+        """Add another name by which an entity or concept is found from now on."""
+        self._named[node_type][_KEYS[node_type](label)] = node_id
+
+    def learn(self, node_id: NodeId, node_type: str, label: str, vector: NDArray[np.float32]) -> None:
+        """Add a new entity or concept."""
+        self._named[node_type].setdefault(_KEYS[node_type](label), node_id)
+        if node_type != "concept":
+            return
+        count = len(self._concept_ids)
+        if count == len(self._concept_vectors):  # double the capacity, so that adding stays cheap on average
+            grown = np.zeros((max(16, 2 * count), len(vector)), dtype=np.float32)
+            grown[:count] = self._concept_vectors.reshape(count, len(vector))
+            self._concept_vectors = grown
+        self._concept_vectors[count] = vector
+        self._concept_ids.append(node_id)
+
+    def entity(self, name: str) -> NodeId | None:
+        """The entity to which a name refers; see ``full_name`` for short forms of the names of speakers."""
+        return self._named["entity"].get(entity_key(name))
+
+    def concept(self, label: str, vector: NDArray[np.float32]) -> tuple[NodeId, float | None] | None:
+        """The concept with the same canonical label (and no cosine), or else the nearest concept and its cosine.
+
+        Returns None if no label matches and the nearest concept has a cosine below ``CONCEPT_MERGE``.
+        """
+        same_label = self._named["concept"].get(concept_key(label))
+        if same_label is not None:
+            return same_label, None
+        if not self._concept_ids:
+            return None
+        cosines = self._concept_vectors[: len(self._concept_ids)] @ vector
+        best = int(cosines.argmax())
+        return (self._concept_ids[best], float(cosines[best])) if cosines[best] >= CONCEPT_MERGE else None
+
+
+def merged_nodes(nodes: Iterable[Node]) -> dict[NodeId, NodeId]:
+    """For each of the nodes that was merged into another, the one that stays; that may be several merges away."""
+    into = {node.id: NodeId(str(node.attributes[MERGED_INTO])) for node in nodes if MERGED_INTO in node.attributes}
+    stays = dict(into)
+    for node_id in into:
+        while stays[node_id] in into:
+            stays[node_id] = into[stays[node_id]]
+    return stays
+
+
+def full_name(name: str, speakers: Sequence[str]) -> str:
+    """The only speaker whose name begins with a short form ("Mel" for Melanie), else the name itself."""
+    matches = [s for s in speakers if len(name) >= 3 and s.lower().startswith(name.lower())]
+    return matches[0] if len(matches) == 1 else name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
@@ -117,10 +117,7 @@ class Corpus:
             CorpusFormatError: If no question has one of the categories.
         """
         present = {question.category for question in self.questions}
-        for category in categories:
-            if category not in present:
-                expected = "a category of the corpus" + nearest(category, present)
-                raise CorpusFormatError(self.path, None, "category", category, expected)
+        self._require("category", categories, present, "a category of the corpus")
         kept = tuple(q for q in self.questions if q.category in categories)
         others = Counter(q.category for q in self.questions if q.category not in categories)
         reasons = {f"category {category} not asked for": count for category, count in sorted(others.items())}
@@ -133,16 +130,18 @@ class Corpus:
             CorpusFormatError: If the corpus lacks one of the conversations.
         """
         present = [str(conversation.space) for conversation in self.conversations]
-        for name in names:
-            if name not in present:
-                expected = "a conversation of the corpus" + nearest(name, present)
-                raise CorpusFormatError(self.path, None, "conversations", name, expected)
+        self._require("conversations", names, present, "a conversation of the corpus")
         return replace(
             self,
             conversations=tuple(c for c in self.conversations if c.space in names),
             questions=tuple(q for q in self.questions if q.space in names),
             unanswerable=tuple(q for q in self.unanswerable if q.space in names),
         )
+
+    def _require(self, field: str, names: Sequence[str], present: Collection[str], expected: str) -> None:
+        for name in names:
+            if name not in present:
+                raise CorpusFormatError(self.path, None, field, name, expected + nearest(name, present))
 
     def in_space(self, name: str) -> Corpus:
         """The corpus with its only conversation, and the questions about it, under another space name.

@@ -1,13 +1,15 @@
-"""Counts the changes of each space, and lists the spaces whose graph embeddings must be recomputed.
+"""What a change of a space leaves to be done: it is counted, and listed for graph embeddings and indexes.
 
-Both are written in the same transaction as the change itself.
+All of it is written in the same transaction as the change itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlalchemy import Connection, delete, insert, update
 
-from locigraph.kg.store.tables import changed_spaces, spaces
+from locigraph.kg.store.tables import changed_spaces, outbox, spaces
 from locigraph.kg.types import SpaceId
 
 
@@ -21,3 +23,9 @@ def mark_changed(connection: Connection, space: SpaceId) -> None:
 def count(connection: Connection, space: SpaceId) -> None:
     """Count a change; called alone for changes that do not affect graph embeddings, such as a new order of turns."""
     connection.execute(update(spaces).where(spaces.c.space == space).values(revision=spaces.c.revision + 1))
+
+
+def post(connection: Connection, space: SpaceId, keys: Sequence[int], action: str) -> None:
+    """Add a row for each node to the outbox, so that indexes are updated; ``action`` is ``upsert`` or ``delete``."""
+    if keys:
+        connection.execute(insert(outbox), [{"space": space, "node_key": key, "action": action} for key in keys])

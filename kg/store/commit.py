@@ -16,7 +16,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from locigraph.kg.errors import StoreError, UnknownNodeError, UnknownTurnError, UnknownTypeError, nearest
 from locigraph.kg.schema import RELATION_LABELS
-from locigraph.kg.store import changes, embeddings, labels, outbox, remembered, tables, turns
+from locigraph.kg.store import changes, embeddings, labels, remembered, tables, turns
 from locigraph.kg.store.statements import dialect_insert, insert_or_keep, rows_in
 from locigraph.kg.times import epoch, moment, optional_epoch
 from locigraph.kg.types import GraphChange, NodeId, NodeUpdate, TurnId, TurnState
@@ -63,7 +63,7 @@ class Commit:
         self._write_embeddings()
         self._write_relations()
         self._drop_relations()
-        outbox.post(self._connection, change.space, touched, "upsert")
+        changes.post(self._connection, change.space, touched, "upsert")
         changes.mark_changed(self._connection, change.space)
         for name, value in change.remembered.items():
             remembered.put(self._connection, name, value)

@@ -32,8 +32,7 @@ class Conversations(Database):
 
     def spaces(self) -> list[SpaceId]:
         """All spaces, sorted."""
-        with self._read() as connection:
-            return [SpaceId(s) for s in connection.scalars(select(tables.spaces.c.space).order_by("space"))]
+        return list(self.scopes())
 
     def scopes(self) -> dict[SpaceId, Scope]:
         """All spaces, sorted, with the user and agent to whom they belong."""

@@ -11,7 +11,7 @@ from typing import Self
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from locigraph.kg.errors import StoreError, StoreVersionError
+from locigraph.kg.errors import StoreError, StoreVersionError, shortened
 from locigraph.kg.files import MAKE_ROOM, is_of_disk
 from locigraph.kg.store import faults, migrations
 from locigraph.kg.store.engine import Access, is_seeded, make_engine, seed_schema, shown_url
@@ -78,6 +78,10 @@ class Database:
     def _mapped_errors(self) -> Iterator[None]:
         try:
             yield
+        except UnicodeEncodeError as error:  # in a name that a caller gave, as every stored text was checked
+            raise StoreError(
+                f"store {self.url!r}: {shortened(error.object)} has a lone surrogate, so it names nothing here"
+            ) from error
         except sa.exc.DBAPIError as error:
             if "locked" in str(error.orig):
                 cure = "another process has been writing to it for half a minute; run the command again when it is done"

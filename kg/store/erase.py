@@ -16,7 +16,6 @@ from locigraph.kg.store import (
     embeddings,
     expenses,
     labels,
-    outbox,
     remembered,
     rewind,
     sequence,
@@ -153,7 +152,7 @@ def _reactivate(connection: Connection, space: SpaceId, mark: str, gone: Abstrac
             same = [column == getattr(row, column.name) for column in table.primary_key]
             connection.execute(update(table).where(*same).values(attributes=kept, status=NodeStatus.ACTIVE))
             back.add(row.key)
-    outbox.post(connection, space, sorted(back), "upsert")
+    changes.post(connection, space, sorted(back), "upsert")
 
 
 def _bridges(
@@ -214,4 +213,4 @@ def _nodes(connection: Connection, space: SpaceId, keys: Sequence[int]) -> None:
     """
     for chunk in chunks(sorted(keys)):
         connection.execute(delete(tables.nodes).where(tables.nodes.c.key.in_(chunk)))
-    outbox.post(connection, space, keys or [_NO_NODE], "delete")
+    changes.post(connection, space, keys or [_NO_NODE], "delete")

@@ -22,7 +22,7 @@ from locigraph.kg.errors import OutdatedChangeError, UnknownNodeError, UnknownSp
 from locigraph.kg.schema import RelationLabel
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import as_of as as_of_sql
-from locigraph.kg.store import embeddings, erase, expenses, export, labels, outbox, remembered, tables
+from locigraph.kg.store import changes, embeddings, erase, expenses, export, labels, remembered, tables
 from locigraph.kg.store import turns as turns_
 from locigraph.kg.store.commit import Commit
 from locigraph.kg.store.conversations import Conversations
@@ -276,7 +276,7 @@ class Store(Conversations, Queues):
         with self._write() as connection:
             keys = embeddings.put(connection, space, model, texts, vectors)
             if to_indexes:
-                outbox.post(connection, space, keys, "upsert")
+                changes.post(connection, space, keys, "upsert")
 
     def unembedded(self, space: SpaceId, model: str, *, checks_vectors: bool = False) -> list[NodeText]:
         """Texts of a space's nodes, present and earlier ones, that have no vector of this model.

@@ -7,7 +7,7 @@ import logging
 from sqlalchemy import Connection, and_, delete, exists, or_, select, update
 
 from locigraph.kg.schema import MERGED_BY
-from locigraph.kg.store import changes, labels, outbox, tables
+from locigraph.kg.store import changes, labels, tables
 from locigraph.kg.types import SpaceId, TurnId, TurnState
 
 _LOG = logging.getLogger(__name__)
@@ -51,5 +51,5 @@ def remove_nodes_of(connection: Connection, space: SpaceId, early: TurnId) -> No
     connection.execute(delete(nodes).where(nodes.c.space == space))
     labels.drop_unused(connection, space)
     connection.execute(update(turns).where(turns.c.space == space).values(state=TurnState.PENDING, error=None))
-    outbox.post(connection, space, keys, "upsert")
+    changes.post(connection, space, keys, "upsert")
     changes.mark_changed(connection, space)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -487,6 +487,22 @@ def test_reading_an_unknown_space_is_an_error_and_never_an_empty_result(store: S
     ):  # fmt: skip
         with pytest.raises(UnknownSpaceError, match="space 'ghost' is not in the store"):
             read(ghost)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda store, name: store.forget(SPACE, [TurnId(name)]),
+        lambda store, name: store.node(SPACE, NodeId(name)),
+        lambda store, name: store.retry_turn(SPACE, TurnId(name)),
+        lambda store, name: store.revision(SpaceId(name)),
+        lambda store, name: store.has_forgotten_of(SpaceId(name)),
+    ],
+)
+def test_a_name_with_a_lone_surrogate_is_a_store_error(store: Store, call: Callable[[Store, str], object]) -> None:
+    filled(store)
+    with pytest.raises(StoreError, match=r"'bo\\ud800at' has a lone surrogate, so it names nothing here"):
+        call(store, "bo\ud800at")
 
 
 # --- embeddings, outbox, settings ----------------------------------------------------------------------------------
