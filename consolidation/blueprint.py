@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import date, datetime
 
-from locigraph.consolidation.errors import BlueprintError, WordingError
+from locigraph.consolidation.errors import BlueprintError, ConsolidationError, WordingError
 from locigraph.kg.counts import counted
 from locigraph.kg.errors import shortened
 from locigraph.kg.schema import LABEL_PATTERN, RELATION_LABELS, plannable_types
@@ -162,10 +162,9 @@ def check_blueprint(
             raise BlueprintError(
                 f"coined label {coined.name!r} is not new, or not in CAPITALS_WITH_UNDERSCORES (at most 64 characters)"
             )
-        if not coined.description.strip() or len(coined.description) > MAX_DESCRIPTION:
-            raise BlueprintError(
-                f"coined label {coined.name!r} needs a description of 1 to {MAX_DESCRIPTION} characters"
-            )
+        _check_length(
+            BlueprintError, f"description of coined label {coined.name!r}", coined.description, MAX_DESCRIPTION
+        )
     ids = {node.id for node in shown}
     refs: set[str] = set()
     for number, operation in enumerate(plan.operations):
@@ -214,10 +213,12 @@ def _check_names(plan: Blueprint) -> None:
     texts += [("topic label", topic.label, MAX_LABEL) for topic in plan.topics]
     texts += [("topic description", topic.description, MAX_DESCRIPTION) for topic in plan.topics]
     for what, value, limit in texts:
-        if not value.strip() or len(value) > limit:
-            raise BlueprintError(
-                f"{what} {value[:40]!r} has {counted(len(value), 'character')}; expected 1 to {limit:,}"
-            )
+        _check_length(BlueprintError, f"{what} {value[:40]!r}", value, limit)
+
+
+def _check_length(error: type[ConsolidationError], what: str, value: str, limit: int) -> None:
+    if not value.strip() or len(value) > limit:
+        raise error(f"{what} has {counted(len(value), 'character')}; expected 1 to {limit:,}")
 
 
 def check_wording(plan: Blueprint, wording: Mapping[str, Wording]) -> None:
@@ -228,13 +229,8 @@ def check_wording(plan: Blueprint, wording: Mapping[str, Wording]) -> None:
     """
     check_worded({name for op in plan.operations if (name := needs_words(op)) is not None}, wording.keys())
     for name, words in wording.items():
-        for field_name, value, limit in (
-            ("label", words.label, MAX_LABEL),
-            ("description", words.description, MAX_DESCRIPTION),
-        ):
-            if not value.strip() or len(value) > limit:
-                length = counted(len(value), "character")
-                raise WordingError(f"{field_name} of {name!r} has {length}; expected 1 to {limit:,}")
+        _check_length(WordingError, f"label of {name!r}", words.label, MAX_LABEL)
+        _check_length(WordingError, f"description of {name!r}", words.description, MAX_DESCRIPTION)
 
 
 def check_worded(needed: AbstractSet[str], worded: AbstractSet[str]) -> None:

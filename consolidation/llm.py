@@ -307,24 +307,11 @@ class ChatClient:
                 if status in _OF_FORMS and _ABOUT_FORMS.search(message) and form + 1 < len(_FORMS):
                     self._step_down(form, message)
                     continue
-                if status in _OF_SETTINGS and not self._has_answered:
-                    to_do = f"it refuses the very first request: correct the model or its parameters {parameters}"
-                    raise LanguageModelError(self._error_text(error, to_do)) from error
-                if status in _OF_ONE_REQUEST:
-                    raise ReplyFormatError(
-                        self._error_text(error, "this request is refused; run again when it is accepted")
-                    ) from error
-                is_passing = status is None or status in _PASSING or status >= 500
-                if not is_passing or (status is None and not isinstance(error, APIConnectionError | ValueError)):
-                    if status == _UNAUTHORISED and self._endpoint.lacking_key is not None:
-                        to_do = f"environment variable {self._endpoint.lacking_key} is not set; put the key there"
-                        raise LanguageModelError(self._error_text(error, to_do)) from error
-                    to_do = "this will not pass by itself: correct the endpoint, the model or the key, and run again"
-                    raise LanguageModelError(self._error_text(error, to_do)) from error
-                if "insufficient_quota" in str(error):
-                    raise LanguageModelError(
-                        self._error_text(error, "no credit is left; add some and run again")
-                    ) from error
+                if status in _OF_ONE_REQUEST and (self._has_answered or status not in _OF_SETTINGS):
+                    to_do = "this request is refused; run again when it is accepted"
+                    raise ReplyFormatError(self._error_text(error, to_do)) from error
+                if (cure := self._cure(error, status)) is not None:
+                    raise LanguageModelError(self._error_text(error, cure)) from error
                 fault = error
                 wait = _retry_after(
                     error.response.headers.get("retry-after") if isinstance(error, APIStatusError) else None
@@ -334,6 +321,17 @@ class ChatClient:
                 raise LanguageModelError(self._error_text(fault)) from fault
             self.ledger.pause(wait)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _cure(self, error: Exception, status: int | None) -> str | None:
+        """What to do about an error that all requests would meet; None if it will pass by itself."""
+        if status in _OF_SETTINGS:
+            return f"it refuses the very first request: correct the model or its parameters {self._parameters}"
+        is_broken_off = isinstance(error, APIConnectionError | ValueError)
+        if is_broken_off if status is None else status in _PASSING or status >= 500:
+            return "no credit is left; add some and run again" if "insufficient_quota" in str(error) else None
+        if status == _UNAUTHORISED and self._endpoint.lacking_key is not None:
+            return f"environment variable {self._endpoint.lacking_key} is not set; put the key there"
+        return "this will not pass by itself: correct the endpoint, the model or the key, and run again"
 
     def _answer(self, body: Mapping[str, Any], seconds: float) -> Any:
         """One answer of the endpoint as parsed JSON; raises APITimeoutError if it is not complete in time."""
