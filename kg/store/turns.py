@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from operator import attrgetter
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from locigraph.kg.errors import StoreError, shortened
 from locigraph.kg.store import rewind, scopes, sequence, tables, tombstones
@@ -90,6 +90,8 @@ def of_nodes(
         .join(t, t.c.key == p.c.turn_key)
         # concat("") keeps SQLite from using the index on space, which would read all turns of a space per node.
         .where(t.c.space.concat("") == space, p.c.recorded_at <= latest)
+        # A second pass may have dated a source back to when its node was new.
+        .where(func.coalesce(t.c.spoken_at, 0) <= latest)
         .order_by(t.c.position)
     )
     turn_ids: dict[int, list[TurnId]] = {}

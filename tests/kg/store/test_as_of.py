@@ -87,6 +87,19 @@ def test_provenance_that_came_later_is_invisible_earlier(store: Store) -> None:
     assert store.node(SPACE, node_id).update_time == MONDAY  # saying it again is no new version
 
 
+def test_a_turn_that_was_spoken_later_is_no_source_earlier_even_of_what_a_second_pass_dates_back(store: Store) -> None:
+    """As ``resolve`` does: the node that stays gets the turns of a merged one as of the time when that one was new."""
+    node_id = with_fact(store)
+    turn = make_turn(1, "Porto again.", spoken_at=LATER)
+    store.append_turns([turn])
+    store.commit(change_of(turn))
+    store.commit(GraphChange(SPACE, MONDAY, updates=(NodeUpdate(node_id, add_provenance=(turn.turn_id,)),)))
+    assert store.node(SPACE, node_id, as_of=MONDAY).provenance == ("t0",)
+    assert store.node(SPACE, node_id).provenance == ("t0", "t1")
+    earlier = store.snapshot(SPACE, as_of=MONDAY)
+    assert earlier.turns_of[earlier.row_of[node_id]] == ("t0",)
+
+
 def test_two_updates_in_one_second_leave_the_last_and_the_one_before_both(store: Store) -> None:
     node_id = with_fact(store)
     for text in ("first", "second"):
