@@ -24,7 +24,7 @@ from pydantic import Field
 from locigraph.consolidation.errors import ReplyFormatError
 from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.prompting import ask
-from locigraph.consolidation.replies import Form
+from locigraph.consolidation.replies import Form, named
 from locigraph.consolidation.resolution import full_name
 from locigraph.kg.counts import Counts, counted
 from locigraph.kg.language.tokens import STOP_WORDS, words
@@ -221,8 +221,8 @@ def _links(seen: Snapshot, row: int, client: ChatClient) -> list[NewRelation]:
     """Ask a model for links among a memory, its neighbours in time, and the entities that they name."""
     near = _around(seen, row)
     rows = near[np.argsort(seen.first_turn_place[near], kind="stable")]
-    named = seen.target[(seen.relations == "MENTIONS") & np.isin(seen.source, rows)]
-    things = np.intersect1d(named, seen.active_rows(["entity"]))[:_ENTITIES]
+    mentioned = seen.target[(seen.relations == "MENTIONS") & np.isin(seen.source, rows)]
+    things = np.intersect1d(mentioned, seen.active_rows(["entity"]))[:_ENTITIES]
     memories = {f"m{number}": seen.ids[shown_row] for number, shown_row in enumerate(rows.tolist(), start=1)}
     entities = {f"e{number}": seen.ids[shown_row] for number, shown_row in enumerate(things.tolist(), start=1)}
     document = {
@@ -232,19 +232,15 @@ def _links(seen: Snapshot, row: int, client: ChatClient) -> list[NewRelation]:
         "entities": [{"id": name, "name": seen.labels[seen.row_of[node]]} for name, node in entities.items()],
     }
 
-    def shown(name: str, known: Mapping[str, NodeId]) -> NodeId:
-        if name not in known:
-            raise ValueError(f"id {name!r} was not shown; shown are {', '.join(known) or 'none'}")
-        return known[name]
-
     def read(form: LinksForm) -> list[NewRelation]:
+        links = [
+            *(NewRelation(named(c.cause, memories), "CAUSES", named(c.effect, memories)) for c in form.causes),
+            *(NewRelation(named(m.memory, memories), "MENTIONS", named(m.entity, entities)) for m in form.mentions),
+        ]
         for pair in form.causes:
             if pair.cause == pair.effect:
                 raise ValueError(f"{pair.cause!r} is named as its own cause; a cause and its effect are two memories")
-        return [
-            *(NewRelation(shown(c.cause, memories), "CAUSES", shown(c.effect, memories)) for c in form.causes),
-            *(NewRelation(shown(m.memory, memories), "MENTIONS", shown(m.entity, entities)) for m in form.mentions),
-        ]
+        return links
 
     enums = {"memories": list(memories), "entities": list(entities)}
     leave_out = () if entities else ("mentions",)

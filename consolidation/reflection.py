@@ -21,7 +21,7 @@ from locigraph.consolidation.errors import ReplyFormatError
 from locigraph.consolidation.insights import Insight, insights_of
 from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.prompting import ask
-from locigraph.consolidation.replies import Form, nonblank_line
+from locigraph.consolidation.replies import Form, named, nonblank_line
 from locigraph.consolidation.visibility import worded_since
 from locigraph.kg.counts import Counts, counted
 from locigraph.kg.embedded_text import TextEncoder
@@ -296,21 +296,16 @@ class Reflector:
         def read(reply: InsightsForm) -> list[_Draft]:
             drafts: list[_Draft] = []
             for form in reply.insights:
-                if unknown := [name for name in form.facts if name not in ids]:
-                    raise ValueError(f"fact {unknown[0]!r} was not shown; shown are f1 to f{len(ids)}")
-                if len(set(form.facts)) < 2 or not fresh & set(form.facts):
+                rows = {named(name, ids, what="fact") for name in form.facts}
+                if len(rows) < 2 or not fresh & set(form.facts):
                     raise ValueError(
                         f"{form.label!r} is based on {form.facts}; name two or more facts, one of new_facts"
                     )
-                if form.revises is not None and form.revises not in insights:
-                    raise ValueError(
-                        f"insight {form.revises!r} was not shown; shown are {', '.join(insights) or 'none'}"
-                    )
-                revised = None if form.revises is None else insights[form.revises].node.id
-                behind = tuple(seen.ids[row] for row in sorted({ids[name] for name in form.facts}))
+                revised = None if form.revises is None else named(form.revises, insights, what="insight").node.id
+                behind = tuple(seen.ids[row] for row in sorted(rows))
                 drafts.append(_Draft(form.label, form.text, behind, {}, revised))
-            named = [draft.revises for draft in drafts if draft.revises is not None]
-            if len(set(named)) < len(named):
+            revised_ids = [draft.revises for draft in drafts if draft.revises is not None]
+            if len(set(revised_ids)) < len(revised_ids):
                 raise ValueError("a known insight is revised twice; revise it once")
             return drafts
 

@@ -11,11 +11,15 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from locigraph.consolidation.errors import ConsolidationError
+from locigraph.kg.errors import shortened
 from locigraph.kg.language.tokens import printable_line
 
 Schema = Mapping[str, Any]
 _Form = TypeVar("_Form", bound="Form")
 _Read = TypeVar("_Read")
+_Value = TypeVar("_Value")
+#: Characters of a wrong name in a reply that are repeated to the model.
+SHOWN_OF_NAME = 40
 _THOUGHT_TAG = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
 _FAULTS_TOLD, _LONGEST_FIELD = 3, 40
 _MOST_FAILED = 200  # braces tried without finding an object; each failure scans the text before it for line numbers
@@ -35,6 +39,15 @@ def nonblank_line(text: str) -> str:
     if not line:
         raise ValueError("must not be blank")
     return line
+
+
+def named(name: str, shown: Mapping[str, _Value], *, what: str = "id") -> _Value:
+    """What was shown to a model under a name; if nothing was, a ValueError that repeats the name only in part."""
+    if name not in shown:
+        raise ValueError(
+            f"{what} {shortened(name, SHOWN_OF_NAME)} was not shown; shown are {', '.join(shown) or 'none'}"
+        )
+    return shown[name]
 
 
 def read_reply(text: str, read: Callable[[Any], _Read]) -> _Read:

@@ -33,7 +33,7 @@ from locigraph.consolidation.errors import ReplyFormatError, UnusableReplyError
 from locigraph.consolidation.ledger import Purpose, tokens_of
 from locigraph.consolidation.prompting import Document, messages, prompt
 from locigraph.consolidation.protocols import Context
-from locigraph.consolidation.replies import Form, Schema, filled, nonblank_line, strict_schema
+from locigraph.consolidation.replies import SHOWN_OF_NAME, Form, Schema, filled, named, nonblank_line, strict_schema
 from locigraph.kg.counts import Spent
 from locigraph.kg.errors import shortened
 from locigraph.kg.schema import LABEL_PATTERN, NODE_TYPES, RELATION_LABELS, plannable_labels, plannable_types
@@ -46,7 +46,6 @@ if TYPE_CHECKING:  # its client takes a second to import
 _Result = TypeVar("_Result")
 #: Most nodes that one turn may reword, supersede or archive, so that a single malicious turn cannot destroy a memory.
 MAX_CLOSED = 3
-_SHOWN_OF_NAME = 40  # characters of a wrong name that are repeated to the model
 _MOST_OF_TURN, _MOST_OF_EARLIER = 12_000, 1_000  # characters shown of the turn, and of each earlier turn
 # Assumptions of a dry run about each call, since contexts and replies are unknown beforehand: the input shows 16 nodes
 # of 30 tokens; the reply has 1.25 times the tokens of the turn, and 120 tokens of JSON syntax.
@@ -56,9 +55,7 @@ _NODES_READ, _WORDS_WRITTEN, _JSON_WRITTEN = 16 * 30, 1.25, 120
 def _plannable(name: str) -> str:
     if name not in plannable_types():
         known = ", ".join(plannable_types())
-        raise ValueError(
-            f"{shortened(name, _SHOWN_OF_NAME)} is not a type that can be planned; expected one of {known}"
-        )
+        raise ValueError(f"{shortened(name, SHOWN_OF_NAME)} is not a type that can be planned; expected one of {known}")
     return name
 
 
@@ -163,11 +160,7 @@ class _Names:
         return cls({f"m{number}": node_id for number, node_id in enumerate(ids, start=1)})
 
     def id(self, name: str) -> NodeId:
-        if name not in self.ids:
-            raise ValueError(
-                f"id {shortened(name, _SHOWN_OF_NAME)} was not shown; shown are {', '.join(self.ids) or 'none'}"
-            )
-        return self.ids[name]
+        return named(name, self.ids)
 
     def end(self, name: str) -> str:
         return name if name in _REFS else self.id(name)
@@ -366,11 +359,11 @@ def _plan_of(
     for edge in form.relate:
         if edge.label not in offered:
             known = ", ".join(sorted(offered))
-            raise ValueError(f"label {shortened(edge.label, _SHOWN_OF_NAME)} is not offered; offered are {known}")
+            raise ValueError(f"label {shortened(edge.label, SHOWN_OF_NAME)} is not offered; offered are {known}")
     edges: list[RelationForm | CoinedForm] = [*form.relate, *form.coin]
     for joined in edges:
         if joined.source == joined.target:
-            raise ValueError(f"{shortened(joined.source, _SHOWN_OF_NAME)} is related to itself; name two nodes")
+            raise ValueError(f"{shortened(joined.source, SHOWN_OF_NAME)} is related to itself; name two nodes")
     operations += [AddRelation(names.end(edge.source), edge.label, names.end(edge.target)) for edge in edges]
     return Blueprint(
         tuple(operations),
