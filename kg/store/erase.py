@@ -187,11 +187,11 @@ def erase_spaces(connection: Connection, spaces: Sequence[SpaceId], before_erasi
         for space in spaces
     }
     texts: dict[str, None] = {}
-    for space in spaces:
+    for space, nodes in keys.items():
         turn_keys = set(connection.scalars(select(tables.turns.c.key).where(tables.turns.c.space == space)))
-        texts |= dict.fromkeys(_texts(connection, space, keys[space], turn_keys))
+        texts |= dict.fromkeys(_texts(connection, space, nodes, turn_keys))
     before_erasing(list(texts))
-    return sum(_erase_space(connection, space, keys[space]) for space in spaces)
+    return sum(_erase_space(connection, space, nodes) for space, nodes in keys.items())
 
 
 def _erase_space(connection: Connection, space: SpaceId, keys: Sequence[int]) -> int:

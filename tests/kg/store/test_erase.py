@@ -123,6 +123,13 @@ def test_an_edge_that_a_forgotten_turn_drew_between_nodes_that_stay_goes_too(sto
     assert store.relations(SPACE) == []
 
 
+def test_a_space_that_is_named_twice_is_forgotten_and_counted_once(store: Store) -> None:
+    planted(store)
+    nodes = len(store.nodes(SPACE))
+    assert nodes
+    assert store.forget_spaces([SPACE, SPACE]) == nodes
+
+
 def test_a_key_that_was_forgotten_is_never_given_again(store: Store) -> None:
     planted(store)
     highest = int(store.snapshot(SPACE).keys.max())
