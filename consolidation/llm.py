@@ -24,6 +24,7 @@ from locigraph.consolidation.errors import ConsolidationError, LanguageModelErro
 from locigraph.consolidation.ledger import Ledger, Origin, Prices, Purpose, tokens_of
 from locigraph.consolidation.replies import Schema, read_reply, without_bounds
 from locigraph.kg.counts import Spent
+from locigraph.kg.errors import abridged
 from locigraph.kg.language.tokens import printable_line
 
 Message = ChatCompletionMessageParam
@@ -343,7 +344,8 @@ class ChatClient:
             self._form = form + 1
             _LOG.warning(
                 "%s: does not accept %s (%s); requests use %s from now on",
-                self._where, _FORMS[form].__name__.strip("_"), error[:120], _FORMS[form + 1].__name__.strip("_"),
+                self._where, _FORMS[form].__name__.strip("_"), abridged(error, 120),
+                _FORMS[form + 1].__name__.strip("_"),
             )  # fmt: skip
 
     def _go_without(self, name: str, error: str) -> None:
@@ -354,7 +356,7 @@ class ChatClient:
         self._parameters = others if instead is None else {**others, instead: self._parameters[name]}
         _LOG.warning(
             "%s: does not accept %s (%s); requests are sent %s from now on",
-            self._where, name, error[:120], "without it" if instead is None else f"with {instead}",
+            self._where, name, abridged(error, 120), "without it" if instead is None else f"with {instead}",
         )  # fmt: skip
 
     def _error_text(self, error: Exception, to_do: str = "run again when the endpoint answers") -> str:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import textwrap
 from collections.abc import Iterable
 
 
@@ -99,6 +100,17 @@ def shortened(value: object, most: int = 80) -> str:
     """The repr of a value, cut to at most so many characters, for use in an error message."""
     shown = repr(value)
     return shown if len(shown) <= most else shown[: most - 3] + "..."
+
+
+def abridged(message: object, most: int = 200) -> str:
+    """The message of another library's error on one line, cut between two words to at most so many characters.
+
+    Only a message whose first word is longer than that is cut within a word.
+    """
+    line = " ".join(str(message).split())
+    end = " ..."
+    shown = textwrap.shorten(line, most, placeholder=end, break_long_words=False, break_on_hyphens=False)
+    return line[: most - len(end)] + end.strip() if shown == end.strip() and shown != line else shown
 
 
 def same_beginning(one: str, other: str) -> int:

@@ -4,6 +4,7 @@ LocigraphError (kg.errors)
 └── RetrievalError
     ├── TextEncoderError       the text encoder cannot be loaded, or its weights are not those expected
     ├── IndexUnavailableError  the vector index cannot be reached or failed; never an empty result
+    │   └── IndexInUseError    an embedded index is open already, usually in another process
     ├── IndexMismatchError     a collection and its user disagree on dimension, metric, model or schema
     └── FilterError            a search without a space, or a filter value that cannot be expressed
 """
@@ -21,6 +22,10 @@ class TextEncoderError(RetrievalError):
 
 class IndexUnavailableError(RetrievalError):
     """The vector index cannot be reached or has failed; this is never reported as an empty result."""
+
+
+class IndexInUseError(IndexUnavailableError):
+    """An embedded index is open already, in another process or in this one; only one at a time can use it."""
 
 
 class IndexMismatchError(RetrievalError):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from locigraph.kg.errors import abridged
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.errors import TextEncoderError
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever
@@ -68,7 +69,7 @@ class CrossEncoderReranker:
             return CrossEncoder(model)
         except (OSError, ValueError) as error:
             raise TextEncoderError(
-                f"cross-encoder {model!r} cannot be loaded ({str(error)[:200]}); name a directory that holds one"
+                f"cross-encoder {model!r} cannot be loaded ({abridged(error)}); name a directory that holds one"
             ) from error
 
 

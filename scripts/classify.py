@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.assembly.settings import REMEMBERED, EncoderSettings, ModelSettings
+from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, ModelSettings
 
 
 def classify(
@@ -11,7 +11,9 @@ def classify(
     once: bool = False,
     interval: float | None = None,
     threshold: float = 0.12,
+    index: IndexSettings = IndexSettings(),
     encoder: EncoderSettings = REMEMBERED,
+    checkpoint: str | None = DEFAULT,
     llm: ModelSettings = ModelSettings(),
     max_tokens: int | None = None,
     max_cost: float | None = None,
@@ -25,7 +27,10 @@ def classify(
         once: Whether to end when everything is classified.
         interval: Without ``once``: seconds between two passes over the store.
         threshold: Smallest cosine between a node and the mean of a category at which the node belongs to the category.
+        index: Vector index, which is brought up to date after each pass.
         encoder: Text encoder; by default the one that the graph was built with.
+        checkpoint: Checkpoint whose graph embeddings are kept up to date, for v2; ``default`` for the one that the
+            store remembers, or the shipped one; null for none.
         llm: Language model that names new categories; without one they are named by their key terms.
         max_tokens: Limit on the tokens that all commands together use for this store; at the limit this command stops
             with exit code 3.
@@ -46,7 +51,18 @@ def classify(
             return classifier.run(space, key_terms, is_stopped=is_stopped)
         return classifier.run(space, LLMNamer(client, space), is_stopped=is_stopped)
 
-    second_passes.run("classify", store, encoder, Classified(), work, once=once, interval=interval, client=client)
+    second_passes.run(
+        "classify",
+        store,
+        encoder,
+        Classified(),
+        work,
+        once=once,
+        interval=interval,
+        index=index,
+        checkpoint=checkpoint,
+        client=client,
+    )
 
 
 if __name__ == "__main__":

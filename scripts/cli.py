@@ -18,7 +18,7 @@ from typing import Any, NoReturn, get_args, get_type_hints
 
 from jsonargparse import ActionConfigFile, ArgumentParser  # type: ignore[attr-defined]  # exported at run time
 
-from locigraph.kg.errors import LocigraphError
+from locigraph.kg.errors import LocigraphError, abridged
 from locigraph.scripts.console import mistakes
 
 # Seeds are below this, so that they fit into numpy's 32 bits after they were multiplied and incremented.
@@ -146,7 +146,9 @@ def _run(command: str, words: list[str]) -> None:
         # Raised by the parser itself for values of an unexpected type, such as a number in place of a mapping.
         _, is_no_mapping, what = str(error).rpartition(" argument after ** ")
         reason = f"an option that has options of its own, such as corpus, {what}" if is_no_mapping else str(error)
-        fail(f"the options of {' '.join([command, *words])[:200]} cannot be read ({reason[:200]}); check their types")
+        fail(
+            f"the options of {' '.join([command, *words])[:200]} cannot be read ({abridged(reason)}); check their types"
+        )
     values: dict[str, Any] = {name: value for name, value in vars(settings).items() if name != "config"}
     values |= names
     empty = _empty(values, get_type_hints(function))
@@ -208,7 +210,7 @@ def _check_configuration(path: str) -> None:
                 fail(f"{path}: contains {event.value[:40]!r}; expected options by name, such as seed: 0")
         _check_aliases(path, text)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        fail(f"{path}: not a valid YAML configuration ({str(error)[:200]})")
+        fail(f"{path}: not a valid YAML configuration ({abridged(error)})")
 
 
 def _check_aliases(path: str, text: str) -> None:

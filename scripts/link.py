@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.assembly.settings import REMEMBERED, EncoderSettings, ModelSettings
+from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, ModelSettings
 
 
 def link(
@@ -10,7 +10,9 @@ def link(
     store: str = "data/graph.sqlite",
     once: bool = False,
     interval: float | None = None,
+    index: IndexSettings = IndexSettings(),
     encoder: EncoderSettings = REMEMBERED,
+    checkpoint: str | None = DEFAULT,
     llm: ModelSettings = ModelSettings(),
     max_tokens: int | None = None,
     max_cost: float | None = None,
@@ -24,7 +26,10 @@ def link(
         store: The graph.
         once: Whether to end when all memories have been processed.
         interval: Without ``once``: seconds between two passes over the store.
+        index: Vector index, which is brought up to date after each pass.
         encoder: Text encoder; by default the one that the graph was built with.
+        checkpoint: Checkpoint whose graph embeddings are kept up to date, for v2; ``default`` for the one that the
+            store remembers, or the shipped one; null for none.
         llm: Language model that adds links; it reads each turn and event together with those around it.
         max_tokens: Limit on the tokens that all commands together use for this store; at the limit this command stops
             with exit code 3.
@@ -42,7 +47,18 @@ def link(
     def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: second_passes.Stopped) -> Linked:
         return Linker(graph).run(space, client, is_stopped=is_stopped)
 
-    second_passes.run("link", store, encoder, Linked(), work, once=once, interval=interval, client=client)
+    second_passes.run(
+        "link",
+        store,
+        encoder,
+        Linked(),
+        work,
+        once=once,
+        interval=interval,
+        index=index,
+        checkpoint=checkpoint,
+        client=client,
+    )
 
 
 if __name__ == "__main__":

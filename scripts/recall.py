@@ -117,8 +117,9 @@ def recall(
         shown += f"\n{used}; memories that did not fit: {found.context.left_out}"
     print("\n".join([shown, *found.notes, *ledger.lines()]))
     timing = found.timing
-    encoded = f"query encoded in {timing.encode_ms:.0f} ms (including loading the text encoder)"
-    print(f"{found.strategy}: {encoded}, searched in {timing.search_ms:.0f} ms")
+    # 0 exactly for a strategy that has no vector of the question, such as bm25.
+    encoded = f"query encoded in {timing.encode_ms:.0f} ms (including loading the text encoder), "
+    print(f"{found.strategy}: {encoded if timing.encode_ms else ''}searched in {timing.search_ms:.0f} ms")
 
 
 if __name__ == "__main__":

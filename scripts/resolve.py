@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locigraph.scripts.assembly.settings import REMEMBERED, EncoderSettings
+from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
 
 
 def resolve(
@@ -11,7 +11,9 @@ def resolve(
     once: bool = False,
     interval: float | None = None,
     threshold: float = 0.92,
+    index: IndexSettings = IndexSettings(),
     encoder: EncoderSettings = REMEMBERED,
+    checkpoint: str | None = DEFAULT,
 ) -> None:
     """Merge entities and concepts whose names differ only in case, article or plural, or mean the same.
 
@@ -23,7 +25,10 @@ def resolve(
         once: Whether to end when everything is merged.
         interval: Without ``once``: seconds between two passes over the store.
         threshold: Smallest cosine of two names that mean the same, above 0 and up to 1.
+        index: Vector index, which is brought up to date after each pass.
         encoder: Text encoder; by default the one that the graph was built with.
+        checkpoint: Checkpoint whose graph embeddings are kept up to date, for v2; ``default`` for the one that the
+            store remembers, or the shipped one; null for none.
     """
     from locigraph.consolidation.merging import Merged, Merger
     from locigraph.kg.embedded_text import TextEncoder
@@ -38,7 +43,17 @@ def resolve(
     def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: second_passes.Stopped) -> Merged:
         return Merger(graph, plain, threshold=threshold).run(space, is_stopped=is_stopped)
 
-    second_passes.run("resolve", store, encoder, Merged(), work, once=once, interval=interval)
+    second_passes.run(
+        "resolve",
+        store,
+        encoder,
+        Merged(),
+        work,
+        once=once,
+        interval=interval,
+        index=index,
+        checkpoint=checkpoint,
+    )
 
 
 if __name__ == "__main__":

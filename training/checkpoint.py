@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from locigraph.gnn.sketch import HashedFeatures
-from locigraph.kg.errors import LocigraphError
+from locigraph.kg.errors import LocigraphError, abridged
 from locigraph.kg.files import check_seal, parsed_json, replaced_folder, sealed, whole_folder
 from locigraph.kg.language.seen_texts import SeenTexts, seen_spaces
 from locigraph.kg.schema import schema_hash
@@ -89,7 +89,7 @@ class Checkpoint:
             return network.eval()
         except (RuntimeError, LocigraphError) as error:
             raise CheckpointError(
-                f"checkpoint {self.version}: damaged or of another version ({str(error)[:200]}); train again"
+                f"checkpoint {self.version}: damaged or of another version ({abridged(error)}); train again"
             ) from error
 
     @property
@@ -179,7 +179,7 @@ def load_checkpoint(folder: Path, *, text_encoder: str | None = None) -> Checkpo
         )
         checkpoint.query_scale  # noqa: B018  (raises where its weights are missing)
     except (KeyError, TypeError, ValueError, RuntimeError, OSError, LocigraphError, SafetensorError) as error:
-        raise CheckpointError(f"{folder}: damaged or of another version ({str(error)[:200]}); train again") from error
+        raise CheckpointError(f"{folder}: damaged or of another version ({abridged(error)}); train again") from error
     for name, array in weights.items():
         if not np.isfinite(array).all():  # every score would be NaN, and every ranking meaningless
             raise CheckpointError(f"{folder / _WEIGHTS}: weight {name!r} holds NaN or infinity; train again")

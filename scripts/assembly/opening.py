@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from locigraph.kg.corpora import Corpus, load_corpus
 from locigraph.kg.counts import counted, is_or_are
-from locigraph.kg.errors import LocigraphError
+from locigraph.kg.errors import LocigraphError, abridged
 from locigraph.kg.store import Store
 from locigraph.kg.store.engine import file_of
 from locigraph.kg.types import Question, SpaceId, TurnState
@@ -158,13 +158,18 @@ def vector_index(settings: IndexSettings, store: str, *, is_reader: bool = False
     """
     from locigraph.retrieval.index.milvus import MilvusIndex
 
-    uri = _index_uri(settings, store)
+    uri = index_uri(settings, store)
     if is_reader and "://" not in uri and not Path(uri).exists():
         raise LocigraphError(f"index {uri!r} does not exist; run locigraph build, or name another with --index.uri")
     return MilvusIndex(uri, token=settings.token, is_reader=is_reader)
 
 
-def _index_uri(settings: IndexSettings, store: str) -> str:
+def index_uri(settings: IndexSettings, store: str) -> str:
+    """Path or URL of the vector index; by default a file beside the store.
+
+    Raises:
+        LocigraphError: If none is named for a store on a server.
+    """
     file = file_of(store)
     if settings.uri is None and file is None:
         raise LocigraphError(
@@ -176,7 +181,7 @@ def _index_uri(settings: IndexSettings, store: str) -> str:
 
 def are_writable(store: str, index: IndexSettings) -> bool:
     """Whether the files of a store and of its index may be written; those of servers are taken to be."""
-    file, uri = file_of(store), _index_uri(index, store)
+    file, uri = file_of(store), index_uri(index, store)
     places = [] if file is None else [file.absolute(), file.absolute().parent]
     if "://" not in uri:
         found = Path(uri).absolute()
@@ -194,4 +199,4 @@ def check_device(device: str) -> None:
     try:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:  # the latter where torch was built without CUDA
-        raise LocigraphError(f"device {device!r} cannot be used here: {str(error)[:120]}") from error
+        raise LocigraphError(f"device {device!r} cannot be used here: {abridged(error, 120)}") from error

@@ -1,4 +1,7 @@
-"""Runs commands that process a built graph again: once or as a service, one process of each, even during a build."""
+"""Runs commands that process a built graph again: once or as a service, one process of each, even during a build.
+
+Afterwards it brings the indexes up to date, as a build does.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,22 @@ from locigraph.kg.errors import LocigraphError, UnknownNodeError, UnknownSpaceEr
 from locigraph.kg.store import Store
 from locigraph.kg.store.engine import file_of
 from locigraph.kg.types import SpaceId
+from locigraph.retrieval.errors import IndexInUseError, RetrievalError
 from locigraph.retrieval.text.text_encoder import plain_and_adapted
 from locigraph.scripts.assembly import defaults, graphs, opening
-from locigraph.scripts.assembly.settings import EncoderSettings
+from locigraph.scripts.assembly.settings import DEFAULT, EncoderSettings, IndexSettings
 from locigraph.scripts.console.terminal import printable
+from locigraph.scripts.memory import Memory
 
 _Done = TypeVar("_Done", bound=Counts)  # what a pass over a space did
 #: Returns whether the command was told to end.
 Stopped = Callable[[], bool]
+
+_IN_USE = (
+    "another process has the index open: a server or a build brings it up to date itself; after any other, run "
+    "locigraph verify"
+)
+_STOPPED = "stopped before the indexes were brought up to date; run locigraph verify"
 
 
 def run(
@@ -35,13 +46,16 @@ def run(
     *,
     once: bool,
     interval: float | None,
+    index: IndexSettings = IndexSettings(),
+    checkpoint: str | None = DEFAULT,
     client: ChatClient | None = None,
 ) -> None:
-    """Process all spaces of a store, once or every ``interval`` seconds, and embed the new nodes.
+    """Process all spaces of a store, once or every ``interval`` seconds, and bring embeddings and indexes up to date.
 
     SIGTERM ends it after the current transaction, or after the reply that a language model is writing. If something
-    is erased from a space meanwhile, the space is processed again. An outage of a language model ends a single pass
-    with an error; a service reports it and waits for its next pass.
+    is erased from a space meanwhile, the space is processed again. An outage of a language model or of the index ends a
+    single pass with an error, once what is done is embedded; a service reports it and waits for its next pass. If
+    another process has an embedded index open, the indexes are left to that process, and this is said.
 
     Args:
         name: Name of the command; only one process of each name may run on a store.
@@ -51,12 +65,15 @@ def run(
         work: Processes one space; it is given the text encoder without its adapter.
         once: Whether to end when all spaces are done.
         interval: Otherwise, seconds between two passes.
+        index: Vector index. It is open only while it is brought up to date, so that other processes can use it.
+        checkpoint: Checkpoint whose graph embeddings are kept up to date; as in ``Memory.open``.
         client: The language model that the pass calls; None if it calls none.
 
     Raises:
         LocigraphError: If both or none of ``once`` and ``interval`` are given, or another process runs the command.
     """
     check(once, interval)
+    opening.index_uri(index, store)  # raises now, not after the first pass, if none is named where one must be
     stop = threading.Event()
 
     def end(*_: object) -> None:
@@ -69,36 +86,60 @@ def run(
         with opening.existing_store(store, access="write") as graph, _alone(name, store):
             if client is not None:
                 client.ledger.bind(graph)
-            text_encoder = opening.text_encoder(defaults.encoder_settings(encoder, graph))
+            text_encoder = opening.text_encoder(defaults.encoder_settings(encoder, graph, checkpoint))
             plain = text_encoder.without_adapter()
             while not stop.is_set():
-                done, is_whole = nothing, True
-                for space in graph.spaces():
-                    if stop.is_set():
-                        break
-                    try:
-                        done += work(graph, plain, space, stop.is_set)
-                    except (UnknownNodeError, UnknownTurnError, UnknownSpaceError):  # erased meanwhile
-                        is_whole = False
-                    except StoppedError:
-                        break
-                    except LanguageModelError as error:
-                        if once or isinstance(error, LimitReachedError):
-                            raise
-                        print(f"{printable(str(error))}; trying again in {interval:g} s")
-                        break
+                done, is_whole, outage = _one_pass(graph, plain, nothing, work, stop.is_set)
                 for each in plain_and_adapted(text_encoder):
                     graphs.embed_all(graph.spaces(), graph, each)
-                if done != nothing:
-                    print(f"{done}; run locigraph verify to bring the indexes up to date")
-                elif once:
+                if once or done != nothing:
                     print(done)
+                try:
+                    if not stop.is_set():
+                        with Memory.open(
+                            store, index=index, encoder=encoder, checkpoint=checkpoint, access="write"
+                        ) as memory:
+                            memory.flush()  # also what an earlier process has left
+                    elif done != nothing:
+                        print(_STOPPED)
+                except IndexInUseError:
+                    if once or done != nothing:
+                        print(_IN_USE)
+                except RetrievalError as error:
+                    outage = outage or error
                 if client is not None and (once or done != nothing):
                     print("\n".join(client.ledger.lines()))
+                if outage is not None:
+                    if once or isinstance(outage, LimitReachedError):
+                        raise outage
+                    print(f"{printable(str(outage))}; trying again in {interval:g} s")
                 if (once and is_whole) or stop.wait(interval or 0):
                     break
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _one_pass(
+    graph: Store,
+    plain: TextEncoder,
+    nothing: _Done,
+    work: Callable[[Store, TextEncoder, SpaceId, Stopped], _Done],
+    is_stopped: Stopped,
+) -> tuple[_Done, bool, LanguageModelError | RetrievalError | None]:
+    """(What was done, whether no space was erased meanwhile, the outage of a language model that ended the pass)."""
+    done, is_whole = nothing, True
+    for space in graph.spaces():
+        if is_stopped():
+            break
+        try:
+            done += work(graph, plain, space, is_stopped)
+        except (UnknownNodeError, UnknownTurnError, UnknownSpaceError):  # erased meanwhile
+            is_whole = False
+        except StoppedError:
+            break
+        except LanguageModelError as error:
+            return done, is_whole, error
+    return done, is_whole, None
 
 
 def check(once: bool, interval: float | None) -> None:

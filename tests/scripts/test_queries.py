@@ -90,6 +90,7 @@ def test_recall_finds_what_a_query_of_the_model_names_offline_from_a_cassette(
     asked = recall(capsys, filled, "--strategy", strategy, *by_llm(filled, NOWHERE, "--llm.mode", "replay"))
     assert (plain[0], asked[0]) == (0, 0), (plain[2], asked[2])
     assert "by rules" not in asked[1] + asked[2]
+    assert ("loading the text encoder" in plain[1] + asked[1]) == (strategy != "bm25")
     assert plain[1].splitlines()[:-1] != asked[1].splitlines()[:-1]
     assert "kite" in asked[1]
 
