@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from locigraph.kg.name_list import Names, names_in
 from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings, LLMSettings
 from locigraph.training.config import ModelConfig, TrainerConfig, TrainingConfig
 
@@ -11,7 +12,7 @@ def ablate(
     corpus: CorpusSettings = CorpusSettings(),
     consolidation: str = "rules",
     llm: LLMSettings = LLMSettings(),
-    variants: list[str] | None = None,
+    variants: Names | None = None,
     output: str = "runs/ablate",
     folds: int = 5,
     validation: int = 2,
@@ -63,17 +64,18 @@ def ablate(
     from locigraph.training.folds import plan_folds, seen_by
 
     provenance.source_commit()
-    if variants is not None and not variants:
+    named = None if variants is None else names_in(variants)
+    if named == []:
         raise LocigraphError("variants is empty; name at least one variant, or leave the option out to try all")
     folder = Path(output)
     path = store or str(folder / "graph.sqlite")
     loaded = opening.read_corpus(corpus, store=path)
     full = learning.settings_of(model, training)
     known = variants_of(full)
-    for name in variants or ():
+    for name in named or ():
         if name not in known:
             raise LocigraphError(f"variant {name!r} is not known{nearest(name, known)}")
-    chosen = known if variants is None else {name: known[name] for name in variants}
+    chosen = known if named is None else {name: known[name] for name in named}
     opening.require_questions(loaded, "there is nothing to evaluate")
 
     from locigraph.scripts.assembly.fold_task import Asker  # imports the vector index

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from locigraph.kg.name_list import Names, names_in
 from locigraph.scripts.assembly.settings import CorpusSettings, ModelSettings
 
 
@@ -9,7 +10,7 @@ def answer(
     *,
     results: str = "runs/evaluate",
     corpus: CorpusSettings = CorpusSettings(),
-    strategies: str | None = None,
+    strategies: Names | None = None,
     budget_tokens: int = 1_000,
     questions: int | None = None,
     wrong: int = 100,
@@ -28,7 +29,7 @@ def answer(
     Args:
         results: Folder of locigraph evaluate.
         corpus: The corpus that was evaluated; its answers are the reference.
-        strategies: Names of evaluated strategies, separated by commas; null for all.
+        strategies: Names of evaluated strategies; null for all.
         budget_tokens: Size of the contexts: 500, 1000 or 4000.
         questions: Number of answerable questions to sample, and also of unanswerable ones; null for all.
         wrong: Number of answers known to be wrong that are judged first, in the same way as all others, to measure the
@@ -50,7 +51,6 @@ def answer(
     from locigraph.retrieval.evaluation.contexts import read_contexts
     from locigraph.scripts.assembly import opening
     from locigraph.scripts.assembly.language_models import clients_of
-    from locigraph.scripts.assembly.options import parts
     from locigraph.scripts.experiments.answers import Answering, SpentFile, answers_table
 
     for name, value, least in (("concurrency", concurrency, 1), ("questions", questions, 1), ("wrong", wrong, 0)):
@@ -74,7 +74,7 @@ def answer(
         )
     contexts = read_contexts(folder / "contexts.jsonl.gz", budget_tokens)
     if strategies is not None:
-        named = parts(strategies)
+        named = names_in(strategies)
         missing = [name for name in named if name not in contexts]
         if missing:
             raise LocigraphError(f"strategy {missing[0]!r} was not evaluated; {folder} has {', '.join(contexts)}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from locigraph.kg.name_list import Names, names_in
 
-def average(*, checkpoints: list[str], output: str = "data/average") -> None:
+
+def average(*, checkpoints: Names, output: str = "data/average") -> None:
     """Average the weights of checkpoints of one model that were trained on different corpora or with different seeds.
 
     The average transfers better to other kinds of conversations than any one of them (docs/experiments/history.md).
@@ -18,7 +20,7 @@ def average(*, checkpoints: list[str], output: str = "data/average") -> None:
     from locigraph.training.averaging import averaged
     from locigraph.training.checkpoint import load_checkpoint
 
-    loaded = [load_checkpoint(Path(folder)) for folder in checkpoints]
+    loaded = [load_checkpoint(Path(folder)) for folder in names_in(checkpoints)]
     mean = averaged(loaded, **provenance.manifest(loaded[0].details["identity"].get("seed", 0) if loaded else 0))
     mean.save(Path(output) / "checkpoint")
     print(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import errno
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -27,6 +28,7 @@ _MAX_DEPTH = 20  # of a configuration
 _MAX_REPEATED = 10_000  # characters that all aliases of a configuration together may expand to
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _SIGPIPE = 141  # 128 + the number of the signal
+_NAMES_OR_NULL = re.compile(r"Union\[list\[str\],\s+str,\s+null\]")  # how the parser writes ``Names | None``
 _NAMES = ("--space", "--user", "--agent")  # options whose values are names that users choose
 
 _HELP = {
@@ -66,6 +68,7 @@ class _OneLineParser(ArgumentParser):
         text: str = super().format_help(*arguments)
         for mark, listed in _tables(self.prog.split()).items():
             text = text.replace(mark, listed)
+        text = _NAMES_OR_NULL.sub("names | null", text).replace("list[str] | str", "names")
         width = shutil.get_terminal_size().columns - 2
         return "\n".join(_wrapped(line, width) for line in text.split("\n"))
 
@@ -134,7 +137,7 @@ def _run(command: str, words: list[str]) -> None:
     for before, word in pairwise(["", *words]):
         if before == "--config" or word.startswith("--config="):
             _check_configuration(word.removeprefix("--config="))
-    mistake = mistakes.repeated(words) or mistakes.spread(words)
+    mistake = mistakes.repeated(words) or mistakes.spread(words, parser)
     if mistake is not None:
         fail(mistake)
     plain, names = _without_names(words, function)
@@ -176,6 +179,9 @@ def _parser(command: str) -> ArgumentParser:
         parser.add_argument("question", type=str, help="What to look for.")
         skip.add("question")
     parser.add_function_arguments(_command(command), as_positional=False, skip=skip)
+    lists = mistakes.name_lists(parser)
+    if lists:
+        parser.epilog = f'names: separated by commas, or a JSON list: {lists[0]} a,b or {lists[0]} \'["a", "b"]\''
     return parser
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from locigraph.kg.name_list import Names, names_in
+
 
 def compare(
     *,
     scores: str = "runs/evaluate/question_scores.jsonl.gz",
-    also: list[str] | str | None = None,
-    pairs: list[str] | str | None = None,
-    metrics: str = "recall@10,ndcg@10",
-    without: list[str] | str | None = None,
+    also: Names | None = None,
+    pairs: Names | None = None,
+    metrics: Names = "recall@10,ndcg@10",
+    without: Names | None = None,
     rankings: str | None = None,
     trec: str | None = None,
     seed: int = 0,
@@ -18,12 +20,12 @@ def compare(
 
     Args:
         scores: question_scores.jsonl.gz of locigraph evaluate, or of a record in docs/results.
-        also: A further such file about the same questions, or a list of them. Strategies of the second file are named
-            v2@2, those of the third v2@3, and so on.
-        pairs: Comparisons such as v2:fusion,v2:v1, separated by commas or as a list, each the first minus the second;
-            Holm's correction covers all of them within a metric. null for no comparisons.
-        metrics: Names of the metrics, separated by commas.
-        without: ID of a question to leave out in addition to those that the record left out, or a list of them.
+        also: Further such files about the same questions. Strategies of the second file are named v2@2, those of the
+            third v2@3, and so on.
+        pairs: Comparisons such as v2:fusion,v2:v1, each the first minus the second; Holm's correction covers all of
+            them within a metric. null for no comparisons.
+        metrics: Names of the metrics.
+        without: IDs of questions to leave out in addition to those that the record left out.
         rankings: rankings.jsonl of locigraph evaluate, for ``trec``.
         trec: Folder for the rankings and judgements in TREC's formats; null writes none. Call trec_eval with -c, so
             that questions for which a strategy found nothing count as 0.
@@ -36,14 +38,13 @@ def compare(
     from locigraph.retrieval.evaluation.formatting import p_value, signed
     from locigraph.retrieval.evaluation.question_scores import compare_again
     from locigraph.retrieval.evaluation.trec import export_trec
-    from locigraph.scripts.assembly.options import listed, parts
 
     if not pairs and trec is None:
         raise LocigraphError("nothing to do; name comparisons with --pairs or a folder with --trec")
     if (rankings is None) != (trec is None):
         raise LocigraphError("rankings and trec belong together; give both or neither")
     if pairs:
-        asked = [tuple(pair.split(":")) for pair in (parts(pairs) if isinstance(pairs, str) else pairs)]
+        asked = [tuple(pair.split(":")) for pair in names_in(pairs)]
         for pair in asked:
             if len(pair) != 2:
                 raise LocigraphError(
@@ -52,9 +53,9 @@ def compare(
         found = compare_again(
             Path(scores),
             [(pair[0], pair[1]) for pair in asked],
-            also=[Path(path) for path in listed(also or ())],
-            metrics=parts(metrics),
-            without=listed(without or ()),
+            also=[Path(also)] if isinstance(also, str) and Path(also).exists() else [*map(Path, names_in(also or ()))],
+            metrics=names_in(metrics),
+            without=names_in(without or ()),
             seed=seed,
         )
         for row in found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from locigraph.kg.name_list import Names
 from locigraph.scripts.assembly.settings import (
     CorpusSettings,
     EncoderSettings,
@@ -20,8 +21,8 @@ def evaluate(
     llm: LLMSettings = LLMSettings(),
     max_tokens: int | None = None,
     max_cost: float | None = None,
-    strategies: str = "v1,v2,sum,dense,bm25",
-    baselines: str | None = None,
+    strategies: Names = "v1,v2,sum,dense,bm25",
+    baselines: Names | None = None,
     output: str = "runs/evaluate",
     checkpoint: str | None = None,
     searched: str | None = None,
@@ -52,7 +53,7 @@ def evaluate(
         max_tokens: Limit on the tokens that these use. At the limit, the command stops with exit code 3 if the graph is
             not built yet; afterwards, rules write the remaining queries.
         max_cost: The same limit for the cost, in the currency of the prices.
-        strategies: Names separated by commas, of: <strategies>.
+        strategies: Names of strategies to compare: <strategies>.
         baselines: Strategies against which the first one with graph embeddings (v2, v2-mixing, v2-zero or flat) is
             tested; those that are not run are ignored. By default those of <baselines> that are run; if one of them
             uses the adapter, only v1 and those that use it; if none is run, all others. Without graph embeddings, all

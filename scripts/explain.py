@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from locigraph.kg.name_list import Names, names_in
 from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings
 
 
@@ -14,7 +15,7 @@ def explain(
     checkpoint: str = DEFAULT,
     as_of: str | None = None,
     top_k: int = 3,
-    turns: list[str] | str | None = None,
+    turns: Names | None = None,
     influences: int = 3,
     json: bool = False,
 ) -> None:
@@ -30,7 +31,7 @@ def explain(
         checkpoint: Folder of the checkpoint; ``default`` for the one that the store remembers, or the shipped one.
         as_of: Use only what was known at this time (ISO 8601); null for now.
         top_k: Number of turns to explain.
-        turns: IDs of turns to explain instead of the best, separated by commas or as a list.
+        turns: IDs of turns to explain instead of the best.
         influences: Number of neighbours to show for each turn.
         json: Whether to print one JSON object, in the server's format, instead of lines.
     """
@@ -46,10 +47,9 @@ def explain(
     if top_k < 1 or influences < 0:
         raise LocigraphError(f"top_k is {top_k} and influences is {influences}; expected at least 1 and at least 0")
     options.time_of(as_of)
-    if isinstance(turns, str):
-        turns = options.parts(turns)
+    named = None if turns is None else names_in(turns)
     with Memory.open(store, encoder=encoder, checkpoint=checkpoint, access="read") as memory:
-        found = memory.explain(question, space=space, top_k=top_k, as_of=as_of, turn_ids=turns)
+        found = memory.explain(question, space=space, top_k=top_k, as_of=as_of, turn_ids=named)
         missing = memory.notes(space)
     if json:
         shown = [asdict(replace(turn, influences=turn.influences[:influences])) for turn in found]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from locigraph.kg.name_list import Names, names_in
 from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
 
 
 def forget(
     *,
     space: str | None = None,
-    turns: list[str] | str | None = None,
+    turns: Names | None = None,
     user: str | None = None,
     agent: str | None = None,
     yes: bool = False,
@@ -25,7 +26,7 @@ def forget(
 
     Args:
         space: Name of the space; locigraph spaces lists what a store holds. null for all spaces of the user or agent.
-        turns: IDs of turns of the space, separated by commas or as a list; null for all its turns, which needs --yes.
+        turns: IDs of turns of the space; null for all its turns, which needs --yes.
         user: Erase all spaces of this user, all or none; needs --yes.
         agent: Erase all spaces of this agent; with a user, those that belong to both.
         yes: Confirms erasing whole spaces; required, since there is no prompt.
@@ -54,21 +55,20 @@ def forget(
     if turns is None and not (yes or restore):
         what, cure = (scope, "--yes") if scope else (f"space {space!r}", "--yes, or name --turns")
         raise LocigraphError(f"{what}: everything would be erased permanently; to confirm, add {cure}")
-    if isinstance(turns, str):
-        turns = options.parts(turns)
+    named = None if turns is None else names_in(turns)
     if restore:
         assert space is not None
         with opening.existing_store(store, access="write") as graph:  # needs no index, so a server may run beside it
-            count = graph.restore(SpaceId(space), None if turns is None else [TurnId(each) for each in turns])
+            count = graph.restore(SpaceId(space), None if named is None else [TurnId(each) for each in named])
         if not count:
-            what = "no turn" if turns is None else f"none of the turns {shortened(turns)}"
+            what = "no turn" if named is None else f"none of the turns {shortened(named)}"
             raise LocigraphError(f"space {space!r}: {what} was forgotten, so there is nothing to restore")
         said = f"{counted(count, 'forgotten turn')} of {space} can be added again; run locigraph build with their file"
         print(printable(said))
         return
     with Memory.open(store, index=index, encoder=encoder, checkpoint=checkpoint, access="write") as memory:
         erased = memory.forget(
-            space=space, turn_ids=turns, whole_space=turns is None and not scope, user=user, agent=agent
+            space=space, turn_ids=named, whole_space=named is None and not scope, user=user, agent=agent
         )
         none = f"{space or scope}: there were no nodes to erase; already forgotten, or not consolidated yet"
         print(printable(f"{counted(erased, 'node')} of {space or scope} erased" if erased else none))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from locigraph.kg.name_list import Names
 from locigraph.retrieval.hit_filters import DEFAULT_FOLD
 from locigraph.scripts.assembly.settings import (
     DEFAULT,
@@ -28,7 +29,7 @@ def recall(
     llm: ModelSettings = QUICK_LLM,
     reranker: str | None = None,
     as_of: str | None = None,
-    speaker: list[str] | str | None = None,
+    speaker: Names | None = None,
     fold: float | None = DEFAULT_FOLD,
     top_k: int = 10,
     budget_tokens: int | None = None,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from locigraph.kg.name_list import Names, names_in
+
 
 def show(
     *,
     space: str,
     store: str = "data/graph.sqlite",
     node: str | None = None,
-    types: list[str] | str | None = None,
+    types: Names | None = None,
     as_of: str | None = None,
     json: bool = False,
 ) -> None:
@@ -18,8 +20,8 @@ def show(
         space: Name of the space; it may also come first, as in ``locigraph show harbor``. locigraph spaces lists all.
         store: The graph.
         node: ID of a node, as the list shows it.
-        types: Types of the nodes to list, separated by commas or as a list; null for facts, events and reflections.
-            The short names turn, fact, event and topic are accepted too. All types: <node types>.
+        types: Types of the nodes to list; null for facts, events and reflections. The short names turn, fact, event and
+            topic are accepted too. All types: <node types>.
         as_of: Show only what was known at this time (ISO 8601); null for now.
         json: Whether to print JSON, one object for each node, instead of lines.
     """
@@ -30,13 +32,13 @@ def show(
     from locigraph.kg.schema import NODE_TYPES
     from locigraph.kg.types import NodeId, SpaceId
     from locigraph.scripts.assembly.opening import existing_store, partial_memory
-    from locigraph.scripts.assembly.options import parts, time_of
+    from locigraph.scripts.assembly.options import time_of
     from locigraph.scripts.console import node_lines
     from locigraph.scripts.console.terminal import printable
 
     time, owner = time_of(as_of), SpaceId(space)
-    named = parts(types) if isinstance(types, str) else types
-    wanted = [node_lines.IN_PROSE.get(name, name) for name in named or node_lines.LISTED]
+    named = names_in(types or ()) or node_lines.LISTED
+    wanted = [node_lines.IN_PROSE.get(name, name) for name in named]
     for name in wanted:
         if name not in NODE_TYPES:
             raise UnknownNameError("node type", name, [*node_lines.IN_PROSE, *NODE_TYPES])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from locigraph.kg.name_list import Names, names_in
 from locigraph.scripts.assembly.settings import EncoderSettings, GraphSettings
 from locigraph.training.config import ModelConfig, TrainerConfig, TrainingConfig
 
@@ -9,14 +10,14 @@ from locigraph.training.config import ModelConfig, TrainerConfig, TrainingConfig
 def transfer(
     *,
     graphs: dict[str, GraphSettings],
-    train: dict[str, list[str]] | None = None,
+    train: dict[str, Names] | None = None,
     checkpoints: dict[str, str] | None = None,
-    test: list[str] | None = None,
+    test: Names | None = None,
     encoder: EncoderSettings = EncoderSettings(),
     model: ModelConfig = ModelConfig(),
     training: TrainingConfig = TrainingConfig(),
     trainer: TrainerConfig = TrainerConfig(csv_log=False),
-    baselines: str = "fusion-zero,v1-adapted,dense-adapted",
+    baselines: Names = "fusion-zero,v1-adapted,dense-adapted",
     validation: int = 2,
     contexts: bool = True,
     output: str = "runs/transfer",
@@ -55,8 +56,9 @@ def transfer(
     from locigraph.scripts.experiments import learning, provenance
 
     provenance.source_commit()
-    train, checkpoints = train or {}, checkpoints or {}
-    for name in [*(test or ()), *(name for names in train.values() for name in names)]:
+    sources, checkpoints = {name: names_in(given) for name, given in (train or {}).items()}, checkpoints or {}
+    tests = names_in(test or ()) or [*graphs]
+    for name in [*tests, *(name for names in sources.values() for name in names)]:
         if name not in graphs:
             raise LocigraphError(f"graph {name!r} is not among graphs{nearest(name, graphs)}")
     for name, sources in train.items():
@@ -66,8 +68,8 @@ def transfer(
         if graph.corpus is None:
             raise LocigraphError(f"graphs.{name} has no corpus; set graphs.{name}.corpus.path")
         existing_store(graph.store).close()  # raises now, not after an hour of training
-    both = sorted({*train} & {*checkpoints})
-    if both or not (train or checkpoints):
+    both = sorted({*sources} & {*checkpoints})
+    if both or not (sources or checkpoints):
         raise LocigraphError(
             f"{both[0]!r} is the name of both a training and a checkpoint; give them different names"
             if both
@@ -92,12 +94,12 @@ def transfer(
         seed=seed,
         contexts=contexts,
     ) as matrix:
-        rows = {name: matrix.trained(name, sources) for name, sources in train.items()}
+        rows = {name: matrix.trained(name, learnt) for name, learnt in sources.items()}
         rows |= {name: matrix.loaded(path) for name, path in checkpoints.items()}
         for name, checkpoint in rows.items():
-            for tested in test or graphs:
+            for tested in tests:
                 matrix.ask(name, checkpoint, tested)
-                manifest = provenance.manifest(seed, **matrix.manifest(train, checkpoints))
+                manifest = provenance.manifest(seed, **matrix.manifest(sources, checkpoints))
                 numbers = json.dumps({"cells": matrix.cells, "manifest": manifest}, indent=1)
                 replace_file(folder / "transfer.json", numbers + "\n")  # kept in case of an interruption
                 replace_file(folder / "transfer.md", matrix.table() + "\n")

@@ -20,6 +20,7 @@ import yaml
 from locigraph.consolidation.errors import ConsolidationError
 from locigraph.consolidation.pipeline import Consolidator
 from locigraph.consolidation.space_state import SpaceState
+from locigraph.kg.name_list import names_in
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, Turn, TurnId
 from locigraph.retrieval.index.milvus import MilvusIndex
@@ -28,6 +29,7 @@ from locigraph.retrieval.text.text_adapter import read_adapter
 from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL, CachedTextEncoder
 from locigraph.scripts import cli
 from locigraph.scripts.assembly import defaults
+from locigraph.scripts.console import mistakes
 from locigraph.training.checkpoint import load_checkpoint
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import small_checkpoint
@@ -80,8 +82,14 @@ BAD_CALLS = {
     ),
     "several turns in several words": (
         ["forget", "--space", "x", "--turns", "s01:t04", "s01:t05"],
-        ["several turns must be joined by commas: --turns s01:t04,s01:t05"],
+        ["several names must be joined by commas, ", "in quotes: --turns s01:t04,s01:t05\n"],
     ),
+    "several speakers in several words, and a question after them": (
+        ["recall", "--space", "x", "--speaker", "Ana", "Bo", "Who is it?"],
+        ["several names must be joined by commas, ", "in quotes: --speaker Ana,Bo\n"],
+    ),
+    "a list that does not end": (["evaluate", "--strategies", '["v1"'], ["""strategy '["v1"' is not known"""]),
+    "a list of lists": (["evaluate", "--strategies", '[["v1"]]'], ["""'[["v1"]]' is not a list of names; separate"""]),
     "a configuration that is not there": (
         ["build", "--corpus", "absent.jsonl"],
         ["--corpus takes a configuration file", "name conversations with --corpus.path absent.jsonl"],
@@ -92,13 +100,13 @@ BAD_CALLS = {
     ),
     "a command by another name": (["delete"], ["unknown command 'delete'; did you mean 'forget'?"]),
     "a list by another name": (["list"], ["did you mean 'spaces'?"]),
-    "a word for a list": (
-        ["build", "--corpus.conversations", "x"],
-        ["is 'x'; expected a list, such as '[\"a\", \"b\"]'"],
+    "a conversation that is not there": (
+        ["build", "--corpus.conversations", "harbor,x"],
+        ["field 'conversations' is 'x'; expected a conversation of the corpus"],
     ),
-    "a name that is read as a number": (
+    "a name that looks like a number, without quotes": (
         ["build", "--corpus.conversations", "[a, 7e974930]"],
-        ["One item was read as inf; put names that look like numbers, such as 7e974930, in quotes"],
+        ["'[a, 7e974930]' is not a list of names; separate them by commas"],
     ),
     "a word for a number": (
         ["recall", "q", "--space", "x", "--top_k", "few"],
@@ -134,10 +142,7 @@ BAD_CALLS = {
     "less than no validation": (["train", "--validation", "-1"], ["validation is -1"]),
     "no training at all": (["evaluate", "--seeds", "0"], ["seeds is 0"]),
     "a search without a trial": (["search", "--trials", "0"], ["trials is 0; expected at least 1"]),
-    "a word for a list that is needed": (
-        ["average", "--checkpoints", "one"],
-        ["--checkpoints is 'one'; expected a list, such as '[\"a\", \"b\"]' (see"],
-    ),
+    "a checkpoint that is not there": (["average", "--checkpoints", "one,two"], ["one: no checkpoint found there"]),
     "a search nobody made": (["search", "--validation", "0"], ["validation is 0"]),
     "unwritable output": (["evaluate", "--output", "/dev/null/x"], ["/dev/null"]),
     "corrections of another format": (["build", "--corpus.corrections", "x.jsonl"], ["corrections", "locomo"]),
@@ -268,6 +273,11 @@ def _aliases_of_aliases() -> bytes:
         (b"store: *a", ["found undefined alias"]),
         (b"dry_run: null", ["dry_run is null"]),
         (b"corpus: {format: null}", ["corpus.format is null"]),
+        (
+            b"corpus: {conversations: [a, 7e974930]}",
+            ["One item was read as inf; put names that look like numbers, such as 7e974930, in quotes"],
+        ),
+        (b"corpus: {conversations: 'harbor,x'}", ["field 'conversations' is 'x'"]),
     ],
 )
 def test_a_configuration_of_any_kind_is_one_line(
@@ -277,6 +287,31 @@ def test_a_configuration_of_any_kind_is_one_line(
     config.write_bytes(content)
     code, _, error = run(capsys, "build", "--config", str(config))
     assert_one_line_and_code_2(code, error, *words)
+
+
+@pytest.mark.parametrize("command", cli._HELP)
+def test_every_option_that_takes_names_takes_them_by_commas_and_as_a_list(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needed = {"recall": ["q"], "explain": ["q", "--space=x"], "show": ["--space=x"], "transfer": ["--graphs={}"]}
+    parser = cli._parser(command)
+    lists = mistakes.name_lists(parser)
+    for option in lists:
+        for given in ("a,b", '["a", "b"]', "[a, b]"):
+            read = parser.parse_args([option, given, *needed.get(command, [])])
+            assert names_in(read[option.removeprefix("--")]) == ["a", "b"]
+    code, out, _ = run(capsys, command, "--help")
+    assert code == 0
+    assert "list[str]" not in out
+    assert ("names: separated by commas, or a JSON list: --" in out) == bool(lists)
+
+
+def test_the_options_that_take_names_are_these() -> None:
+    assert {option for command in cli._HELP for option in mistakes.name_lists(cli._parser(command))} == {
+        "--also", "--baselines", "--checkpoints", "--corpus.categories", "--corpus.conversations", "--metrics",
+        "--model.excluded_relations", "--pairs", "--speaker", "--strategies", "--test", "--turns", "--types",
+        "--variants", "--without",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("command", cli._HELP)

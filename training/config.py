@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from locigraph.kg.errors import nearest
+from locigraph.kg.name_list import Names, names_in
 from locigraph.training.errors import TrainingError
 
 #: Largest width of a vector's block or of a text embedding.
@@ -34,9 +35,10 @@ class ModelConfig:
     speaker_dim: int = 32
     date_dim: int = 95
     attention_dim: int = 32
-    excluded_relations: list[str] = field(default_factory=list)
+    excluded_relations: Names = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "excluded_relations", names_in(self.excluded_relations))
         widths = {"lexical_dim": 1, "speaker_dim": 0, "date_dim": 0, "attention_dim": 1}
         _require(self, "model", at_least=widths, at_most=dict.fromkeys(widths, MAX_WIDTH))
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from locigraph.kg.errors import LocigraphError, nearest, shortened
+from locigraph.kg.name_list import Names, names_in
 from locigraph.kg.registry import RowT, Table, UnknownNameError
 from locigraph.kg.times import TIME_RANGE, in_utc, is_in_range
 from locigraph.kg.types import UNSTORABLE, Scope, SpaceId
@@ -16,18 +17,13 @@ if TYPE_CHECKING:
     from locigraph.retrieval.budgets import KindLimits
 
 
-def parts(listed: str) -> list[str]:
-    """The parts of a text between commas, stripped of blanks, without empty ones."""
-    return [part.strip() for part in listed.split(",") if part.strip()]
-
-
-def names(listed: str, table: Table[RowT]) -> list[str]:
-    """Names of rows of a table, separated by commas, without duplicates.
+def names(given: Names, table: Table[RowT]) -> list[str]:
+    """Names of rows of a table, as a list or separated by commas; returns them without duplicates.
 
     Raises:
         UnknownNameError: If the table lacks one; the message lists those that it holds.
     """
-    return list(dict.fromkeys(table[name].name for name in parts(listed)))
+    return list(dict.fromkeys(table[name].name for name in names_in(given)))
 
 
 def listed(given: str | Sequence[str]) -> list[str]:

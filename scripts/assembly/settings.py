@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from locigraph.kg.name_list import Names, names_in
+
 #: Number format of the text encoder where none is named.
 DEFAULT_DTYPE: Literal["float32"] = "float32"
 #: Stands for the adapter or checkpoint that a store remembers, or the shipped one.
@@ -32,9 +34,14 @@ class CorpusSettings:
     format: str = "jsonl"
     extractions: str | None = None
     corrections: str | None = None
-    categories: list[str] | None = None
-    conversations: list[str] | None = None
+    categories: Names | None = None
+    conversations: Names | None = None
     space: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("categories", "conversations"):
+            given = getattr(self, name)
+            object.__setattr__(self, name, None if given is None else names_in(given))
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from locigraph.kg.errors import LocigraphError
+from locigraph.kg.name_list import Names
 from locigraph.scripts.assembly.options import names
 from locigraph.scripts.assembly.strategies import STRATEGIES
 
 
-def chosen(listed: str, *, checkpoint: str | None, adapter: str | None) -> list[str]:
-    """The strategies in a list of names separated by commas.
+def chosen(listed: Names, *, checkpoint: str | None, adapter: str | None) -> list[str]:
+    """The strategies in a list of names.
 
     Raises:
         LocigraphError: If one is unknown or lacks what it needs, or the list is empty.
@@ -36,14 +37,14 @@ def require_adapter(strategies: Sequence[str], adapter: str | None) -> None:
             raise LocigraphError(f"strategy {row.name!r} needs an adapter; name one with --encoder.adapter")
 
 
-def comparisons(strategies: Sequence[str], baselines: str | None) -> list[tuple[str, str]] | None:
+def comparisons(strategies: Sequence[str], baselines: Names | None) -> list[tuple[str, str]] | None:
     """Which strategy is tested against which.
 
     Args:
         strategies: All that are run.
-        baselines: Names separated by commas; those that are not run are ignored, so that a configuration serves any
-            choice of strategies. None for the rows that are baselines (if some with the adapter are run, v1 and those
-            with the adapter), or for all others if none of these is run.
+        baselines: Their names; those that are not run are ignored, so that a configuration serves any choice of
+            strategies. None for the rows that are baselines (if some with the adapter are run, v1 and those with the
+            adapter), or for all others if none of these is run.
 
     Returns:
         Pairs of the first proposed strategy (v2 or a variant of it) and each baseline. Without a proposed strategy,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from itertools import takewhile
+from typing import get_args
 
 from jsonargparse import ArgumentParser
 
@@ -28,8 +30,6 @@ COMMANDS = {
     "import": "build",
     "list": "spaces",
 }
-# Options that take names separated by commas.
-_LISTS = ("--turns", "--types", "--strategies", "--baselines", "--pairs")
 _TYPES = {
     "<class 'int'>": "a whole number",
     "<class 'float'>": "a number",
@@ -58,12 +58,23 @@ def repeated(words: Sequence[str]) -> str | None:
     return None
 
 
-def spread(words: Sequence[str]) -> str | None:
+def name_lists(parser: ArgumentParser) -> list[str]:
+    """The options of a parser that take several names."""
+    listing = [each for each in parser._actions if {list[str], str} <= {*get_args(getattr(each, "_typehint", None))}]
+    return [name for action in listing for name in action.option_strings if not name.endswith("+")]
+
+
+def spread(words: Sequence[str], parser: ArgumentParser) -> str | None:
     """A message about the first list option whose names are separated by blanks, not commas; None if there is none."""
+    lists = name_lists(parser)
+    # A question that does not come first may follow the names of a list.
+    takes_question = any(action.dest == "question" for action in parser._actions)
+    most = 2 if takes_question and words and words[0].startswith("-") else 1
     for place, word in enumerate(words):
         names = list(takewhile(lambda each: not each.startswith("-"), words[place + 1 :]))
-        if word in _LISTS and len(names) > 1:
-            return f"several {word[2:]} must be joined by commas: {word} {','.join(name.strip(',') for name in names)}"
+        if word in lists and len(names) > most:
+            joined = shlex.quote(",".join(name.strip(",") for name in (names if most == 1 else names[:-1])))
+            return f"several names must be joined by commas, and a name with blanks put in quotes: {word} {joined}"
     return None
 
 

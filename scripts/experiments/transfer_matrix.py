@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.errors import LocigraphError
+from locigraph.kg.name_list import Names
 from locigraph.kg.registry import Table
 from locigraph.kg.store import Store
 from locigraph.kg.views import Views
@@ -62,7 +63,7 @@ class TransferMatrix:
         settings: Model and training.
         trainer: Where and how to train.
         folder: Folder of the trainings and scores.
-        baselines: Names, separated by commas, of those of ``BASELINES`` that v2 is tested against.
+        baselines: Names of those of ``BASELINES`` that v2 is tested against.
         validation: Number of conversations of each training corpus held out for early stopping.
         seed: Random seed.
         contexts: Whether to pack the hits into contexts of several sizes.
@@ -82,7 +83,7 @@ class TransferMatrix:
         trainer: TrainerConfig,
         folder: Path,
         *,
-        baselines: str,
+        baselines: Names,
         validation: int,
         seed: int,
         contexts: bool,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
@@ -12,6 +10,7 @@ from locigraph.kg.counts import counted
 from locigraph.kg.errors import LocigraphError, UnknownScopeError, UnknownSpaceError, nearest, shortened
 from locigraph.kg.joint import parted, read_by_space
 from locigraph.kg.language.tokens import normalised
+from locigraph.kg.name_list import names_in
 from locigraph.kg.schema import dated_types
 from locigraph.kg.store import Store
 from locigraph.kg.types import NodeId, Scope, SpaceId, TurnId
@@ -63,20 +62,25 @@ class AskedSpaces:
         return read_by_space(ids, self._graph.speakers_of) if self.is_joint else self._graph.speakers_of(space, ids)
 
     def speakers(self, named: str | Sequence[str] | None) -> list[str] | None:
-        """The named speakers, None for all; raises LocigraphError if one of them never speaks in the spaces."""
+        """The named speakers, None for all.
+
+        A text is one name if somebody has it; otherwise commas separate several.
+
+        Raises:
+            LocigraphError: If one of them never speaks in the spaces.
+        """
         if named is None:
             return None
-        wanted = options.listed(named)
         known = {normalised("NFC", speaker) for space in self.spaces for speaker in self._graph.speakers(space)}
+        is_one = isinstance(named, str) and ("," not in named or normalised("NFC", named) in known)
+        wanted = options.listed(named if is_one else names_in(named))
         if not wanted:
             raise LocigraphError("speaker is an empty list; name at least one speaker, or None for all")
         for name in wanted:
             if normalised("NFC", name) not in known:
                 more = len(self.spaces) - 1
                 where = repr(self.spaces[0]) + (f" and {counted(more, 'other')}" if more else "")
-                listed = shlex.quote(json.dumps(options.parts(name), ensure_ascii=False))
-                several = f"; name several as a list, --speaker {listed} on the command line" if "," in name else ""
-                raise LocigraphError(f"no speaker {shortened(name)} in space {where}{nearest(name, known)}{several}")
+                raise LocigraphError(f"no speaker {shortened(name)} in space {where}{nearest(name, known)}")
         return wanted
 
     def shown(self, hits: Sequence[Hit], as_of: datetime | None) -> tuple[Hit, ...]:

@@ -74,3 +74,8 @@ def test_no_number_of_the_training_may_be_negative_and_no_patience_would_learn_n
             wrong: dict[str, Any] = {field.name: -1}
             with pytest.raises(TrainingError, match=rf"training\.{field.name} is -1; expected . or more"):
                 TrainingConfig(**wrong)
+
+
+def test_relations_that_are_separated_by_commas_are_a_list_in_the_identity_of_a_training() -> None:
+    assert ModelConfig(excluded_relations="NEXT,about") == ModelConfig(excluded_relations=["NEXT", "about"])
+    assert ModelConfig(excluded_relations="*").excluded_relations == ["*"]
