@@ -77,6 +77,7 @@ def ablate(
             raise LocigraphError(f"variant {name!r} is not known{nearest(name, known)}")
     chosen = known if named is None else {name: known[name] for name in named}
     opening.require_questions(loaded, "there is nothing to evaluate")
+    planned = plan_folds(loaded.questions, folds=folds, validation=validation, seed=seed)
 
     from locigraph.scripts.assembly.fold_task import Asker  # imports the vector index
 
@@ -85,7 +86,6 @@ def ablate(
     folder.mkdir(parents=True, exist_ok=True)
     with graphs.built_views(loaded, extractor, text_encoder, path) as views:
         fold_trainer = learning.fold_trainer(loaded, views, trainer, text_encoder, seed=seed, experiment=folder.name)
-        planned = plan_folds(loaded.questions, folds=folds, validation=validation, seed=seed)
 
         def run_fold(name: str, settings: Settings, fold: Fold) -> StrategyRun:
             here = folder / name.replace(" ", "-") / f"fold-{fold.index}"

@@ -38,11 +38,14 @@ def classify(
     """
     from locigraph.consolidation.classification import Classified, Classifier, LLMNamer, key_terms
     from locigraph.kg.embedded_text import TextEncoder
+    from locigraph.kg.errors import LocigraphError
     from locigraph.kg.store import Store
     from locigraph.kg.types import SpaceId
     from locigraph.scripts.assembly import second_passes
     from locigraph.scripts.assembly.language_models import client_if_named
 
+    if not -1 <= threshold <= 1:
+        raise LocigraphError(f"threshold is {threshold}; expected a cosine from -1 to 1")
     client = client_if_named("category", llm, max_tokens=max_tokens, max_cost=max_cost)
 
     def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: second_passes.Stopped) -> Classified:

@@ -64,16 +64,18 @@ class _OneLineParser(ArgumentParser):
     """A parser that reports an error in one line and exits with code 2."""
 
     def format_help(self, *arguments: Any) -> str:
-        """The help text, with marks such as ``<strategies>`` replaced by the names in their tables."""
+        """The help text, with marks such as ``<strategies>`` replaced by the names in their tables, in plain words."""
         text: str = super().format_help(*arguments)
         for mark, listed in _tables(self.prog.split()).items():
             text = text.replace(mark, listed)
-        text = _NAMES_OR_NULL.sub("names | null", text).replace("list[str] | str", "names")
+        text = _NAMES_OR_NULL.sub("names | null", text).replace("list[str] | str", "names").replace("``", "`")
         width = shutil.get_terminal_size().columns - 2
         return "\n".join(_wrapped(line, width) for line in text.split("\n"))
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        fail(f"{mistakes.explained(message, self)} (see {self.prog} --help)")
+        # The parser of an item, such as a graph of a list of graphs, does not know the command.
+        command = self.prog if self.prog.startswith("locigraph ") else "locigraph COMMAND"
+        fail(f"{mistakes.explained(message, self)} (see {command} --help)")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -205,8 +207,9 @@ def _check_configuration(path: str) -> None:
         return  # the option parser reports it
     try:
         text = Path(path).read_bytes().decode()
-        depth = 0
+        depth, is_empty = 0, True
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            is_empty &= not isinstance(event, yaml.NodeEvent)
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > _MAX_DEPTH:
                 fail(f"{path}: nested deeper than {_MAX_DEPTH} levels; no configuration needs more than three")
@@ -214,6 +217,8 @@ def _check_configuration(path: str) -> None:
                 fail(f"{path}: {event.value[:40]!r} contains a NUL character; paths and names cannot contain one")
             if depth == 0 and isinstance(event, yaml.ScalarEvent):
                 fail(f"{path}: contains {event.value[:40]!r}; expected options by name, such as seed: 0")
+        if is_empty:
+            fail(f"{path}: is empty; expected options by name, such as seed: 0")
         _check_aliases(path, text)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         fail(f"{path}: not a valid YAML configuration ({abridged(error)})")

@@ -67,13 +67,14 @@ def search(
         raise LocigraphError(f"trials is {trials}; expected at least 1")
     if validation < 1:
         raise LocigraphError(f"validation is {validation}; a search needs at least 1 conversation to score settings on")
+    planned = plan_folds(loaded.questions, folds=folds, validation=validation, seed=seed)
     extractor = graphs.extractor_for(consolidation, loaded, clients_of(llm))
     text_encoder = opening.held_out_encoder(encoder, loaded.questions)
     folder.mkdir(parents=True, exist_ok=True)
     with graphs.built_views(loaded, extractor, text_encoder, path) as views:
         found = []
         fold_trainer = learning.fold_trainer(loaded, views, trainer, text_encoder, seed=seed, experiment=folder.name)
-        for fold in plan_folds(loaded.questions, folds=folds, validation=validation, seed=seed):
+        for fold in planned:
 
             def train(settings: Settings, name: str, fold: Fold = fold) -> float:
                 made = fold_trainer.train(fold, settings, folder=folder / name, seed=seed, name=name)

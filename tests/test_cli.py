@@ -88,6 +88,19 @@ BAD_CALLS = {
         ["recall", "--space", "x", "--speaker", "Ana", "Bo", "Who is it?"],
         ["several names must be joined by commas, ", "in quotes: --speaker Ana,Bo\n"],
     ),
+    "a word for graphs by name": (["transfer", "--graphs", "x"], ["is 'x'; expected values by name, such as '{\"a\""]),
+    "a word for trainings by name": (
+        ["transfer", "--graphs", "{}", "--train", "x"],
+        ['--train is \'x\'; expected lists of names by name, such as \'{"a": ["b", "c"]}\' or null'],
+    ),
+    "an unknown option of a graph": (
+        ["transfer", "--graphs", "{a: {stor: x}}"],
+        ["option 'stor' is not known; nearest is 'store' (see locigraph COMMAND --help)"],
+    ),
+    "the version in a word": (["version"], ["did you mean '--version'?"]),
+    "no cosine to classify by": (["classify", "--once", "--threshold", "5"], ["threshold is 5.0; expected a cosine"]),
+    "folds of nothing to ablate": (["ablate", "--folds", "0"], ["folds is 0; expected 2 to 8"]),
+    "folds of nothing to search": (["search", "--folds", "0"], ["folds is 0; expected 2 to 8"]),
     "a list that does not end": (["evaluate", "--strategies", '["v1"'], ["""strategy '["v1"' is not known"""]),
     "a list of lists": (["evaluate", "--strategies", '[["v1"]]'], ["""'[["v1"]]' is not a list of names; separate"""]),
     "a configuration that is not there": (
@@ -192,6 +205,21 @@ def test_bad_input_is_one_clear_line_and_exit_code_2_and_changes_nothing(
     assert [path for path in tmp_path.rglob("*") if path.is_file() and "cache" not in path.name] == []
 
 
+def test_an_empty_file_in_the_place_of_a_store_is_told_apart_from_none(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "g.sqlite").touch()
+    code, _, error = run(capsys, "spaces", "--store", str(tmp_path / "g.sqlite"))
+    assert_one_line_and_code_2(code, error, "g.sqlite' is an empty file; run locigraph build")
+
+
+def test_a_store_in_a_folder_that_takes_no_files_is_told_apart_from_another_database(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, _, error = run(capsys, "build", "--store", "/proc/g.sqlite")
+    assert_one_line_and_code_2(code, error, "unable to open database file; check that it may be written there")
+
+
 def test_data_in_the_place_of_a_configuration_is_told_which_options_there_are(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -273,6 +301,8 @@ def _aliases_of_aliases() -> bytes:
         (b"store: *a", ["found undefined alias"]),
         (b"dry_run: null", ["dry_run is null"]),
         (b"corpus: {format: null}", ["corpus.format is null"]),
+        (b"", ["run.yaml: is empty; expected options by name"]),
+        (b"# later\n", ["run.yaml: is empty; expected options by name"]),
         (
             b"corpus: {conversations: [a, 7e974930]}",
             ["One item was read as inf; put names that look like numbers, such as 7e974930, in quotes"],

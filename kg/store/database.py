@@ -91,6 +91,8 @@ class Database:
                 )
             elif "readonly" in str(error.orig):
                 cure = "it was opened read-only, or its file is not writable"
+            elif "unable to open" in str(error.orig):
+                cure = "check that it may be written there, or give another path"
             elif is_of_disk(error.orig):
                 cure = f"nothing was changed; {MAKE_ROOM}"
             else:

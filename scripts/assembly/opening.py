@@ -123,7 +123,8 @@ def existing_store(path: str, *, access: Literal["write", "read"] = "read") -> S
     if file is not None and file.is_dir():
         raise LocigraphError(f"store {path!r} is a folder; name the file in it, such as {file / 'graph.sqlite'}")
     if file is not None and not (file.is_file() and file.stat().st_size):
-        raise LocigraphError(f"store {path!r} does not exist; run locigraph build, or name another with --store")
+        state = "is an empty file" if file.is_file() else "does not exist"
+        raise LocigraphError(f"store {path!r} {state}; run locigraph build, or name another with --store")
     return Store(path, access=access)
 
 

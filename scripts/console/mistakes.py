@@ -19,6 +19,7 @@ _TYPE = re.compile(
     re.DOTALL,
 )
 _GROUP = re.compile(r"Group '(?P<name>[\w.]+)' does not accept option '(?P<option>[^']*)'")
+_NOT_ACCEPTED = re.compile(r"Option '([^']*)' is not accepted")
 _NO_FILE = re.compile(r"""Parser key "(?P<name>[\w.]+)":\s+Unable to load config '(?P<value>[^']*)'""")
 #: Commands by the names that other programs give them.
 COMMANDS = {
@@ -29,8 +30,12 @@ COMMANDS = {
     "add": "build",
     "import": "build",
     "list": "spaces",
+    "version": "--version",
+    "-v": "--version",
+    "-V": "--version",
 }
 _TYPES = {
+    "dict[str, list[str] | str]": """lists of names by name, such as '{"a": ["b", "c"]}'""",
     "<class 'int'>": "a whole number",
     "<class 'float'>": "a number",
     "<class 'bool'>": "true or false",
@@ -38,6 +43,7 @@ _TYPES = {
     "<class 'NoneType'>": "null",
     "<class 'list'>": """a list, such as '["a", "b"]'""",
     "list[str]": """a list, such as '["a", "b"]'""",
+    "<class 'dict'>": """values by name, such as '{"a": ...}'""",
     "dict[str, int]": """numbers by name, such as '{"a": 1}'""",
     "typing.Literal": "one of ",
 }
@@ -85,7 +91,10 @@ def explained(message: str, parser: ArgumentParser) -> str:
     if message.startswith(_MISSING):
         actions = {action.dest: action for action in parser._actions}
         missing = [actions[key] for key in message.removeprefix(_MISSING).split(", ")]
-        told = [f"{(each.option_strings or [each.dest])[0]} ({str(each.help).rstrip('.')})" for each in missing]
+        told = [
+            f"{(each.option_strings or [each.dest])[0]} ({str(each.help).rstrip('.').replace('``', '`')})"
+            for each in missing
+        ]
         return f"missing: {' and '.join(told)}"
     group = _GROUP.match(message)
     if group is not None:
@@ -99,7 +108,9 @@ def explained(message: str, parser: ArgumentParser) -> str:
         return f"--{absent['name']} takes a configuration file, but {absent['value']!r} is not one" + path
     wrong = _TYPE.fullmatch(message)
     if wrong is None:
-        return message
+        refused = _NOT_ACCEPTED.fullmatch(message)  # by the parser of an item, such as a graph of a list of graphs
+        known = [action.dest for action in parser._actions]
+        return message if refused is None else f"option {refused[1]!r} is not known{nearest(refused[1], known)}"
     expected = wrong["one"] or wrong["any"].replace(", <class", " or <class")
     for name, words in _TYPES.items():
         expected = expected.replace(name, words)
