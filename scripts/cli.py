@@ -84,6 +84,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     # OpenMP threads that spin while they wait make training many times slower on a shared machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # The threads of NumPy's matrix products spin for 2^26 cycles by default, longer than the work itself takes where a
+    # process waits in between, as for a language model. 2^20 cycles are less than a millisecond.
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         try:

@@ -1,16 +1,37 @@
 """Settings and fixtures of all tests."""
 
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
+
+# Graphs have two dozen nodes: threads would only wait for each other, and spin if several test workers run. Set before
+# NumPy is imported, and for the processes that tests start.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch
 from hypothesis import settings
 
-# Graphs have two dozen nodes: threads would only wait for each other, and spin if several test workers run.
 torch.set_num_threads(1)
 # Times on a busy machine say nothing about the code; benchmarks measure them.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+# Stores and indexes wait for the disk at each commit, which takes a third of the time of a run. So temporary files are
+# kept in memory where that is possible; what is tested, crashes of processes among it, does not depend on the disk.
+_MEMORY = Path("/dev/shm")
+_ROOM = 4 * 2**30  # bytes; a run leaves a few hundred MB
+if (
+    "TMPDIR" not in os.environ
+    and os.access(_MEMORY, os.W_OK | os.X_OK)
+    and not os.statvfs(_MEMORY).f_flag & os.ST_NOEXEC  # tests run programs that they write
+    and shutil.disk_usage(_MEMORY).free > _ROOM
+):
+    os.environ["TMPDIR"] = str(_MEMORY)  # for the processes that tests start, too
+    tempfile.tempdir = None  # read again
 
 
 @pytest.fixture(autouse=True, scope="session")

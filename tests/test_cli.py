@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
 import subprocess
@@ -842,6 +843,22 @@ runpy.run_module("locigraph", run_name="__main__")
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert_one_line_and_code_2(ended.returncode, ended.stderr, "interrupted")
+
+
+def test_threads_of_matrix_products_are_told_not_to_spin_before_numpy_is_loaded() -> None:
+    code = """
+import os, sys
+from locigraph.scripts import cli
+cli.main(["--version"])
+assert "numpy" not in sys.modules
+print(os.environ["OPENBLAS_THREAD_TIMEOUT"])
+"""
+    bare = {name: value for name, value in os.environ.items() if name != "OPENBLAS_THREAD_TIMEOUT"}
+    for given, expected in ({}, "20"), ({"OPENBLAS_THREAD_TIMEOUT": "4"}, "4"):
+        ended = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**bare, **given}
+        )
+        assert ended.stdout.splitlines()[-1] == expected
 
 
 def test_an_interrupted_program_ends_whatever_the_interrupted_call_held() -> None:
