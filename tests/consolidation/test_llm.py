@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -225,14 +226,30 @@ def test_a_useless_reply_is_told_to_the_model_once_and_then_kept_as_a_dead_lette
         replayed.ask(ASKED, SCHEMA, boats, purpose=WHY)
 
 
+@pytest.fixture(scope="module")
+def waited_out(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Future[tuple[int, int, int]]]:
+    """For each outage, with a server of its own: the reply after it, and the numbers of requests and counted calls.
+
+    All at once, since most of the time is waiting.
+    """
+
+    def outcome(fault: str, folder: Path) -> tuple[int, int, int]:
+        with stub_server(Stub(three, rate=1, faults=[fault], most=2, slow_s=2)) as stub:
+            asked = of_stub(stub, folder, timeout_s=1.0)
+            reply = asked.ask(ASKED, SCHEMA, boats, purpose=WHY)
+        return reply, len(stub.requests), asked.ledger.total.calls
+
+    folders = {fault: tmp_path_factory.mktemp("outage") for fault in OUTAGES}
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(len(OUTAGES)) as pool:
+        patch.setattr(llm, "_FIRST_PAUSE_S", 0.01)
+        return {fault: pool.submit(outcome, fault, folder) for fault, folder in folders.items()}
+
+
 @pytest.mark.parametrize("fault", OUTAGES)
-def test_a_failure_for_the_moment_is_waited_out(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llm, "_FIRST_PAUSE_S", 0.01)
-    with stub_server(Stub(three, rate=1, faults=[fault], most=2, slow_s=2)) as stub:
-        asked = of_stub(stub, tmp_path, timeout_s=1.0)
-        assert asked.ask(ASKED, SCHEMA, boats, purpose=WHY) == 3
-    assert len(stub.requests) == 3
-    assert asked.ledger.total.calls == 1
+def test_a_failure_for_the_moment_is_waited_out(
+    fault: str, waited_out: dict[str, Future[tuple[int, int, int]]]
+) -> None:
+    assert waited_out[fault].result() == (3, 3, 1)
 
 
 def test_the_deadline_bounds_all_repetitions_together(tmp_path: Path) -> None:
@@ -244,13 +261,30 @@ def test_the_deadline_bounds_all_repetitions_together(tmp_path: Path) -> None:
     assert 2 <= len(stub.requests) <= 5
 
 
-@pytest.mark.parametrize("fault", ["slow", "drops", "dripping 503", "stalls", "stalling 503"])
-def test_an_answer_that_comes_too_slowly_does_not_outlast_the_deadline(fault: str, tmp_path: Path) -> None:
-    with stub_server(Stub(three, rate=1, faults=[fault], slow_s=4)) as stub:
-        begun = time.monotonic()
-        with pytest.raises(LanguageModelError, match="timed out"):
-            of_stub(stub, tmp_path, timeout_s=1.0, deadline_s=1.2).ask(ASKED, SCHEMA, boats, purpose=WHY)
-        assert time.monotonic() - begun < 3.5
+SLOW = ["slow", "drops", "dripping 503", "stalls", "stalling 503"]
+
+
+@pytest.fixture(scope="module")
+def timed_out(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Future[float]]:
+    """For each answer that comes too slowly, the seconds until the error; all at once, as ``waited_out``."""
+
+    def seconds(fault: str, folder: Path) -> float:
+        with stub_server(Stub(three, rate=1, faults=[fault], slow_s=4)) as stub:
+            begun = time.monotonic()
+            with pytest.raises(LanguageModelError, match="timed out"):
+                of_stub(stub, folder, timeout_s=1.0, deadline_s=1.2).ask(ASKED, SCHEMA, boats, purpose=WHY)
+            return time.monotonic() - begun
+
+    folders = {fault: tmp_path_factory.mktemp("slow") for fault in SLOW}
+    with ThreadPoolExecutor(len(SLOW)) as pool:
+        return {fault: pool.submit(seconds, fault, folder) for fault, folder in folders.items()}
+
+
+@pytest.mark.parametrize("fault", SLOW)
+def test_an_answer_that_comes_too_slowly_does_not_outlast_the_deadline(
+    fault: str, timed_out: dict[str, Future[float]]
+) -> None:
+    assert timed_out[fault].result() < 3.5
 
 
 def test_a_refused_request_is_asked_again_when_the_endpoint_says_so(tmp_path: Path) -> None:
