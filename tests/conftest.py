@@ -6,16 +6,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-# Graphs have two dozen nodes: threads would only wait for each other, and spin if several test workers run. Set before
-# NumPy is imported, and for the processes that tests start.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import pytest
-import torch
 from hypothesis import settings
 
-torch.set_num_threads(1)
+# Graphs have two dozen nodes: threads would only wait for each other, and spin if several test workers run. NumPy and
+# PyTorch read this when they are imported, which the process that only hands out tests to workers never does.
+os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 # Times on a busy machine say nothing about the code; benchmarks measure them.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
