@@ -88,18 +88,21 @@ def run(
                 client.ledger.bind(graph)
             text_encoder = opening.text_encoder(defaults.encoder_settings(encoder, graph, checkpoint))
             plain = text_encoder.without_adapter()
+            is_due = True  # also before the first pass, since an earlier process may have left something
             while not stop.is_set():
                 done, is_whole, outage = _one_pass(graph, plain, nothing, work, stop.is_set)
                 for each in plain_and_adapted(text_encoder):
                     graphs.embed_all(graph.spaces(), graph, each)
                 if once or done != nothing:
                     print(done)
+                is_due = is_due or done != nothing
                 try:
-                    if not stop.is_set():
+                    if is_due and not stop.is_set():
                         with Memory.open(
                             store, index=index, encoder=encoder, checkpoint=checkpoint, access="write"
                         ) as memory:
-                            memory.flush()  # also what an earlier process has left
+                            memory.flush()
+                        is_due = False
                     elif done != nothing:
                         print(_STOPPED)
                 except IndexInUseError:
