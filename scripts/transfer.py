@@ -61,8 +61,8 @@ def transfer(
     for name in [*tests, *(name for names in sources.values() for name in names)]:
         if name not in graphs:
             raise LocigraphError(f"graph {name!r} is not among graphs{nearest(name, graphs)}")
-    for name, sources in train.items():
-        if not sources:
+    for name, learnt in sources.items():
+        if not learnt:
             raise LocigraphError(f"train.{name} names no graph; name at least one of graphs to train on")
     for name, graph in graphs.items():
         if graph.corpus is None:
