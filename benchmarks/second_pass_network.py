@@ -11,11 +11,10 @@ The second passes of ``--passes`` run on a copy of the store, by rules; ``link``
 --llm.model NAME``. Only language models find parts of events, so these come from a cassette. The graph links
 reflections to facts, and parts to events, but neither to turns; so an edge is added to the snapshot from each of them
 to the turns from which the fact or event was derived. By the row ``session`` a turn takes in all others of its session.
-Each row is tried by itself; ``category+reflection`` tries two
-together. The weights of the new relations start at 0, or at ``--start``; if the training graphs hold no such edge,
-these initial weights are what is tested. One seed, exact search. With ``--learnt_store`` (and ``--learnt_corpus``, a
-bundled corpus) the network learns from another corpus, of which nothing is held back, as the shipped checkpoint does;
-otherwise it learns in folds.
+Each row is tried by itself; ``category+reflection`` tries two together. The weights of the new relations start at 0, or
+at ``--start``; if the training graphs hold no such edge, these initial weights are what is tested. One seed, exact
+search. With ``--learnt_store`` (and ``--learnt_corpus``, a bundled corpus) the network learns from another corpus, of
+which nothing is held back, as the shipped checkpoint does; otherwise it learns in folds.
 """
 
 from __future__ import annotations

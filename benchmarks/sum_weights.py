@@ -3,9 +3,9 @@
     locigraph build --corpus.path threads --store data/threads.sqlite --encoder.adapter checkpoints/text
     python -m benchmarks.sum_weights --store data/threads.sqlite --adapter checkpoints/text
 
-The search changes one weight at a time until no change is better. On the tested corpus itself, its result is about an
-upper bound of what fixed weights can reach, not a baseline. ``--against`` compares each set of weights with a strategy
-of an evaluation's ``rankings.jsonl``, paired by question and clustered by conversation.
+The search changes one weight at a time until no change is better. Weights that are searched on the tested corpus itself
+are roughly an upper bound of what fixed weights can reach, not a baseline. ``--against`` compares each set of weights
+with a strategy of an evaluation's ``rankings.jsonl``, paired by question and clustered by conversation.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _SIGPIPE = 141  # 128 + the number of the signal
 _NAMES_OR_NULL = re.compile(r"Union\[list\[str\],\s+str,\s+null\]")  # how the parser writes ``Names | None``
 _NAMES = ("--space", "--user", "--agent")  # options whose values are names that users choose
+_OPTION = re.compile(r"  -.*?\s{2,}")  # an option at the start of a line of a help text, up to its explanation
 
 _HELP = {
     "demo": "run the whole pipeline on the bundled sample: graph, v1, trained v2, report",
@@ -56,7 +57,7 @@ _HELP = {
     "show": "show facts and events of a space, or one of them with its history",
     "drift": "report how far the graph embeddings in use differ from the present graph",
     "verify": "check the store, and compare both indexes with it, or rebuild them",
-    "forget": "erase turns, or a space, from graph and indexes",
+    "forget": "erase turns, or whole spaces, from graph and indexes",
 }
 
 
@@ -318,6 +319,7 @@ def _tables(words: Sequence[str]) -> dict[str, str]:
         "<baselines>": ", ".join(row.name for row in STRATEGIES.values() if row.is_baseline),
         "<recalled>": ", ".join(recalled()),
         "<extractors>": described(EXTRACTORS.values()),
+        "<extractors of added turns>": described(row for row in EXTRACTORS.values() if not row.is_replay),
         "<queries>": described(QUERY_GENERATORS.values()),
         "<formats>": ", ".join(FORMATS),
         "<node types>": ", ".join(NODE_TYPES),
@@ -326,7 +328,7 @@ def _tables(words: Sequence[str]) -> dict[str, str]:
         from locigraph.training.ablation import variants_of
         from locigraph.training.config import Settings
 
-        marks["<variants>"] = ", ".join(variants_of(Settings()))
+        marks["<variants>"] = "; ".join(variants_of(Settings()))  # a name may contain a comma
     if any(word in words for word in ("train", "evaluate", "transfer", "ablate", "search", "demo")):
         # These import torch.
         from locigraph.gnn.encoders import GRAPH_ENCODERS
@@ -338,7 +340,8 @@ def _tables(words: Sequence[str]) -> dict[str, str]:
 
 def _wrapped(line: str, width: int) -> str:
     """A line of a help text, wrapped if names from a table have made it too long."""
-    indent = " " * (len(line) - len(line.lstrip()))
+    option = _OPTION.match(line)
+    indent = " " * (option.end() if option else len(line) - len(line.lstrip()))
     return line if len(line) <= width else textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False)
 
 

@@ -53,7 +53,7 @@ def serve(
         max_request_bytes: Largest size of a request, in bytes.
         stdio: Whether to serve MCP over standard input and output, to the program that started this one, instead of
             HTTP; keys, limits, host and port then do not apply.
-        consolidation: Extractor that builds the graph from added turns: <extractors>.
+        consolidation: Extractor that builds the graph from added turns: <extractors of added turns>.
         llm: The language models of the extractor ``llm``; additions wait for them.
         max_tokens: Limit on the tokens that they read and write; at the limit, additions are refused until it is
             raised.

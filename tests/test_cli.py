@@ -999,9 +999,24 @@ def test_build_then_recall_is_v2_without_a_flag_and_goes_on_with_every_later_fil
         ("serve", "rules-spacy: "),
         ("recall", "(--llm); null for the default"),
         ("evaluate", "(--llm); null for the default"),
+        ("ablate", "mixing; mixing, no pre-training; no attention"),
     ],
 )
 def test_help_says_what_a_command_does_and_takes(command: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, command, "--help")
     assert code == 0
     assert said in " ".join(out.split())
+
+
+def test_help_of_a_server_lists_only_extractors_that_can_read_added_turns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "recorded: Replays" in " ".join(run(capsys, "build", "--help")[1].split())
+    assert "recorded: Replays" not in " ".join(run(capsys, "serve", "--help")[1].split())
+
+
+def test_names_of_a_table_stand_in_the_column_of_the_explanations(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run(capsys, "recall", "--help")[1].splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("  --strategy STRATEGY   One of"))
+    assert all(line.startswith(" " * 24) for line in lines[first + 1 : first + 5])
