@@ -30,6 +30,21 @@ def test_commands_and_files_named_in_a_document_exist(document: Path) -> None:
         assert f"\n{target}:" in makefile
 
 
+def _headings(document: Path) -> set[str]:
+    """The names by which links lead to the headings of a document, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.*)$", document.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_in_a_document_lead_to_files_and_headings_that_exist(document: Path) -> None:
+    for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", document.read_text()):
+        file, _, heading = link.partition("#")
+        target = document.parent / file if file else document
+        assert target.exists(), f"{document.name} links to {link}"
+        assert not heading or heading in _headings(target), f"{document.name} links to {link}"
+
+
 def test_the_page_of_the_public_api_is_that_of_its_docstrings() -> None:
     assert api_page.PAGE.read_text() == api_page.page(), "run python -m tests.api_page"
 

@@ -61,7 +61,7 @@ class WeightedSum:
 
 
 #: Equal, since weights chosen on another corpus did better on one kind of graph and worse on the other
-#: (docs/experiments.md).
+#: (docs/experiments/history.md, 2026-11-22).
 EQUAL_WEIGHTS = WeightedSum(dict.fromkeys(TEXT_SIGNALS, 1.0))
 
 
