@@ -77,7 +77,7 @@ EXTRACTORS: Table[ExtractorRow] = Table(
         ),
         ExtractorRow(
             "recorded",
-            "Replays the extractions that a language model made of the corpus earlier.",
+            "Replays extractions that others have made of the corpus, which are part of it or in corpus.extractions.",
             lambda conversations, clients: RecordedExtractor(conversations),
             is_replay=True,
         ),

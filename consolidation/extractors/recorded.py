@@ -1,4 +1,4 @@
-"""Replays extractions that a language model made earlier, so that the graph can be built offline."""
+"""Replays extractions that were made earlier, mostly by language models, so that the graph can be built offline."""
 
 from __future__ import annotations
 
