@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import math
@@ -12,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from locigraph.scripts.serving.keys import Keyring, RateLimit
-from locigraph.scripts.serving.problems import INTERNAL, problem
+from locigraph.scripts.serving.problems import INTERNAL, BusyError, problem, problem_of, stopping
 from locigraph.scripts.serving.service import Service, log_crash
 
 log = logging.getLogger("locigraph.serve")
@@ -38,9 +39,6 @@ class Gate:
         hosts: Names of this machine.
         requests_per_minute: Largest number for each key.
         max_request_bytes: Size of the largest body.
-
-    Attributes:
-        service: As given.
     """
 
     def __init__(
@@ -56,13 +54,22 @@ class Gate:
         max_request_bytes: int,
     ) -> None:
         self._app = app
-        self.service = service
+        self._service = service
         self._keys = keys
         self._paths = frozenset(paths)
         self._open_paths = open_paths
         self._hosts = {host.lower() for host in hosts}
         self._limit = RateLimit(requests_per_minute)
         self._max_request_bytes = max_request_bytes
+        self._arriving: set[asyncio.Timeout] = set()  # one for each request of which a part has not arrived yet
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """Refuse all requests without an answer, also those of which a part has not arrived, and all new ones."""
+        self._is_stopped = True
+        for limit in self._arriving:
+            limit.reschedule(asyncio.get_running_loop().time())
+        self._service.stop()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
@@ -83,8 +90,10 @@ class Gate:
             body = await self._body(request)
             await self._app(scope, _replayed(body, receive), sending)
         except _RefusedError as refusal:
-            self.service.refused.labels(str(refusal.status)).inc()
+            self._service.refused.labels(str(refusal.status)).inc()
             await problem(refusal.status, refusal.detail, headers=refusal.headers)(scope, receive, sending)
+        except BusyError as error:
+            await problem_of(error)(scope, receive, sending)
         except ClientDisconnect:
             pass  # before all of the request had arrived: there is nothing to answer, and nobody
         except Exception as error:
@@ -124,10 +133,19 @@ class Gate:
         if declared.isdecimal() and int(declared) > limit:
             raise too_large
         body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > limit:
-                raise too_large
+        try:
+            # Clients may take as long as they like, but a request that never ends must not hold up a server that stops.
+            async with asyncio.timeout(0 if self._is_stopped else None) as patience:
+                self._arriving.add(patience)
+                try:
+                    async for chunk in request.stream():
+                        body += chunk
+                        if len(body) > limit:
+                            raise too_large
+                finally:
+                    self._arriving.remove(patience)
+        except TimeoutError:
+            raise stopping() from None
         return bytes(body)
 
     def _log(self, scope: Scope, status: int, seconds: float) -> None:

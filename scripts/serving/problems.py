@@ -44,6 +44,14 @@ class BusyError(LocigraphError):
     """Too many requests are waiting, or the server is stopping."""
 
 
+def stopping() -> BusyError:
+    """The error for a request that has no answer when the server stops."""
+    return BusyError(
+        "the server is stopping before this request is answered; send it again when the server is running, and keep "
+        "the turn_id of each turn"
+    )
+
+
 #: HTTP status of each kind of error; the first row that fits counts, and all other errors are 400.
 _STATUS: dict[type[LocigraphError], int] = {
     ForbiddenSpaceError: 403,

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from locigraph.scripts.memory import AsyncMemory, Memory
 from locigraph.scripts.serving.keys import Caller
 from locigraph.scripts.serving.operations import Operation, Request
-from locigraph.scripts.serving.problems import BusyError
+from locigraph.scripts.serving.problems import stopping
 
 #: Called after each request with its operation's name, and the seconds that it waited and took.
 Observer = Callable[[str, float, float], None]
@@ -66,7 +66,7 @@ class RequestQueue:
             LocigraphError: As ``Operation.perform``.
         """
         if self._has_stopped:
-            raise _stopped()
+            raise stopping()
         waiting = _Waiting(operation, asked, caller, asyncio.get_running_loop().create_future())
         lane = self._waits_for_models and operation.changes
         self._waiting[lane].setdefault(frozenset(asked.touched) or operation.name, []).append(waiting)
@@ -81,7 +81,7 @@ class RequestQueue:
     def stop(self) -> None:
         """Refuse all requests without an answer, and all new ones; those that have not begun are not performed."""
         self._has_stopped = True
-        _deliver([*self._unanswered], [_stopped() for _ in self._unanswered])
+        _deliver([*self._unanswered], [stopping() for _ in self._unanswered])
 
     async def _work(self, lane: bool) -> None:
         groups, loop = self._waiting[lane], asyncio.get_running_loop()
@@ -110,13 +110,6 @@ class RequestQueue:
         for each in wanted:
             self._observe(each.operation.name, started - each.since, took)
         return found
-
-
-def _stopped() -> BusyError:
-    return BusyError(
-        "the server is stopping before this request is answered; send it again when the server is running, and keep "
-        "the turn_id of each turn"
-    )
 
 
 def _together(waiting: _Waiting) -> Hashable:

@@ -26,7 +26,7 @@ class Server(uvicorn.Server):
     """Serves an application until a signal comes.
 
     Args:
-        app: The application, with the service whose requests are refused at the end.
+        app: The application, which refuses at the end the requests that have no answer.
         greet: Called once the server is ready for clients.
     """
 
@@ -37,7 +37,7 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=_STOP_S + _REFUSE_S, timeout_keep_alive=_KEEP_ALIVE_S,
             )
         )  # fmt: skip
-        self._service = app.service
+        self._app = app
         self._greet = greet
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -47,7 +47,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer the requests that were sent, and shut down."""
-        asyncio.get_running_loop().call_later(_STOP_S, self._service.stop)
+        asyncio.get_running_loop().call_later(_STOP_S, self._app.stop)
         # uvicorn closes connections whose request it has not read yet, even if it was sent. A busy event loop needs
         # several rounds to read it: for the connection, its first bytes, and the rest.
         for _ in range(_ROUNDS):
