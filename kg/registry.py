@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol, TypeVar
 
-from locigraph.kg.errors import LocigraphError, nearest
+from locigraph.kg.errors import LocigraphError, nearest, shortened
 
 
 class Row(Protocol):
@@ -30,7 +30,7 @@ class UnknownNameError(LocigraphError, KeyError):
         names = list(known)
         hint = nearest(name, names)
         close = hint if hint.startswith("; nearest") else ""
-        self.message = f"{kind} {name!r} is not known{close}; known: {', '.join(names)}"
+        self.message = f"{kind} {shortened(name)} is not known{close}; known: {', '.join(names)}"
         super().__init__(self.message)
 
     def __str__(self) -> str:

@@ -15,7 +15,7 @@ import torch
 
 from locigraph.gnn.features import GraphInputs
 from locigraph.kg.embedded_text import TextEncoder
-from locigraph.kg.errors import LocigraphError
+from locigraph.kg.errors import LocigraphError, shortened
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import NodeId, TurnId
@@ -105,7 +105,8 @@ def explain(
     for turn_id in turn_ids or ():
         if turn_id not in turn_of:
             raise LocigraphError(
-                f"space {snapshot.space!r} has no turn {turn_id!r} in the graph of that time, so it cannot be explained"
+                f"space {snapshot.space!r} has no turn {shortened(turn_id)} in the graph of that time, so it cannot be "
+                "explained"
             )
     if not turn_of:
         return []

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from locigraph.kg.errors import StoreError
+from locigraph.kg.errors import StoreError, shortened
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.schema import ARCHIVED_BY, MERGED_BY, MERGED_INTO, NAMED_TYPES
 from locigraph.kg.store import (
@@ -38,7 +38,9 @@ def erase_turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnI
     turn_keys = turns.keys_of(connection, space, turn_ids)
     missing = sorted(set(turn_ids) - set(turn_keys))
     if missing:
-        raise StoreError(f"space {space!r} has no turn {missing[0]!r}, or it was erased before; nothing was erased now")
+        raise StoreError(
+            f"space {space!r} has no turn {shortened(missing[0])}, or it was erased before; nothing was erased now"
+        )
     tombstones.put(connection, space, list(turn_keys))
     doomed = _doomed(connection, set(turn_keys.values()))
     before_erasing(_texts(connection, space, doomed, set(turn_keys.values())))

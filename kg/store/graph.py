@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sqlalchemy import func, select
 
 from locigraph.kg.counts import STORED_NAMES, Spent
-from locigraph.kg.errors import OutdatedChangeError, UnknownNodeError, UnknownSpaceError
+from locigraph.kg.errors import OutdatedChangeError, UnknownNodeError, UnknownSpaceError, shortened
 from locigraph.kg.schema import RelationLabel
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import as_of as as_of_sql
@@ -174,7 +174,7 @@ class Store(Conversations, Queues):
         """
         found = self.nodes(space, ids=[node_id], as_of=as_of, include_archived=True)
         if not found:
-            raise UnknownNodeError(f"space {space!r} has no node {node_id!r}")
+            raise UnknownNodeError(f"space {space!r} has no node {shortened(node_id)}")
         return found[0]
 
     def used_labels(self, space: SpaceId) -> set[str]:

@@ -144,7 +144,9 @@ def time_of(given: object) -> datetime | None:
     try:
         time = given if isinstance(given, datetime) else datetime.fromisoformat(text)
     except ValueError as error:
-        raise LocigraphError(f"time {text!r} is not ISO 8601; expected a time such as 2024-06-30T00:00:00") from error
+        raise LocigraphError(
+            f"time {shortened(text)} is not ISO 8601; expected a time such as 2024-06-30T00:00:00"
+        ) from error
     if not is_in_range(time):
-        raise LocigraphError(f"time is {text!r}; expected {TIME_RANGE}")
+        raise LocigraphError(f"time is {shortened(text)}; expected {TIME_RANGE}")
     return in_utc(time)

@@ -82,11 +82,13 @@ def _turn(
     texts |= {name: value for name, value in optional.items() if value is not None}
     for name, value in texts.items():
         if not isinstance(value, str) or UNSTORABLE.search(value):
-            raise LocigraphError(f"{name} is {value!r}; expected text without NUL and lone surrogates")
+            raise LocigraphError(f"{name} is {shortened(value)}; expected text without NUL and lone surrogates")
         if name in ("space", "session", "speaker", "turn_id") and not is_name(value):
             raise LocigraphError(f"{name} is {shortened(value)}; expected {NAME_RULE}")
     if not text.strip() and not (image_caption or "").strip():
-        raise LocigraphError(f"text is {text!r}, and there is no image_caption; a turn needs at least one of them")
+        raise LocigraphError(
+            f"text is {shortened(text)}, and there is no image_caption; a turn needs at least one of them"
+        )
     time = options.time_of(spoken_at)
     name = new_turn_id() if turn_id is None else TurnId(turn_id)
     return Turn(SpaceId(space), name, space, session, place, speaker, text, time, image_caption), Scope(user, agent)

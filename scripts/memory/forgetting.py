@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from locigraph.kg.counts import counted, is_or_are
-from locigraph.kg.errors import LocigraphError, UnknownScopeError, UnknownSpaceError
+from locigraph.kg.errors import LocigraphError, UnknownScopeError, UnknownSpaceError, shortened
 from locigraph.kg.types import Scope, SpaceId, TurnId, TurnState
 from locigraph.retrieval.errors import RetrievalError
 from locigraph.scripts.assembly import options
@@ -25,8 +25,8 @@ def turns_named(
         raise LocigraphError("turn_ids is empty; name the turns to erase")
     if (turn_ids is None) != (whole_space or bool(scope)) or (turn_ids is not None and not isinstance(space, str)):
         raise LocigraphError(
-            f"{scope if scope else f'space {space!r}'}: name the turns to erase, all of one space, or choose the whole "
-            "space; for a user or agent name no turns, since all of their spaces are erased"
+            f"{scope if scope else f'space {shortened(space)}'}: name the turns to erase, all of one space, or choose "
+            "the whole space; for a user or agent name no turns, since all of their spaces are erased"
         )
     return None if turn_ids is None else dict.fromkeys(map(TurnId, options.listed(turn_ids)))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from locigraph.kg.errors import LocigraphError, UnknownSpaceError
+from locigraph.kg.errors import LocigraphError, UnknownSpaceError, shortened
 
 #: Environment variable that holds the keys if no file is named, in the format of that file.
 KEYS_VARIABLE = "LOCIGRAPH_KEYS"
@@ -23,7 +23,9 @@ class ForbiddenSpaceError(LocigraphError):
     """A key may not use a space; raised whether or not the space exists."""
 
     def __init__(self, caller: Caller, space: str) -> None:
-        super().__init__(f"key {caller.name!r} may not use space {space!r}; its spaces: {', '.join(caller.spaces)}")
+        super().__init__(
+            f"key {caller.name!r} may not use space {shortened(space)}; its spaces: {', '.join(caller.spaces)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

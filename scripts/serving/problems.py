@@ -111,7 +111,10 @@ def told_of(request: Request, error: HTTPException) -> str:
         allowed = (error.headers or {}).get("Allow", "another method")
         return f"path {path} does not accept {request.method}; use {allowed}"
     if error.status_code == 400:
-        return "the request cannot be read as JSON: it is nested too deeply, or a number has too many digits"
+        return (
+            "the request cannot be read as JSON: it is not in UTF-8, is nested too deeply, or has a number of too many "
+            "digits"
+        )
     return str(error.detail)
 
 

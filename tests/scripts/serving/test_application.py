@@ -117,6 +117,36 @@ def test_errors_are_problem_details_in_the_words_of_the_command_line_and_change_
     assert [hit["turn_ids"] for hit in hits] == [["t1"]]
 
 
+_LONG = "q" * 50_000
+#: Requests of which one value is much too long.
+LONG: list[tuple[str, dict[str, Any]]] = [
+    ("add", TURN | {"text": "\0" + _LONG}),
+    ("add", TURN | {"image_caption": "\0" + _LONG}),
+    ("add", TURN | {"text": " " * 50_000}),
+    ("add", TURN | {"spoken_at": _LONG}),
+    ("add", TURN | {"speaker": _LONG}),
+    ("add", TURN | {"user": _LONG}),
+    ("add", TURN | {_LONG: "x"}),
+    ("recall", _LATE | {"strategy": _LONG}),
+    ("recall", _LATE | {"as_of": _LONG}),
+    ("recall", _LATE | {"speaker": _LONG}),
+    ("recall", _LATE | {"space": _LONG}),
+    ("recall", _LATE | {"user": _LONG}),
+    ("explain", _LATE | {"turn_ids": [_LONG]}),
+    ("forget", {"space": "ana", "turn_ids": [_LONG]}),
+    ("forget", {"space": _LONG}),
+    ("times", {"space": _LONG}),
+]
+
+
+def test_no_error_repeats_a_long_value_whole(guarded: httpx.Client) -> None:
+    ask(guarded, "add", TURN, **ANA)
+    for operation, asked in LONG:
+        status, detail = refusal(guarded.post(f"/v1/{operation}", json=asked, headers=ANA))
+        assert 400 <= status < 500
+        assert len(detail) < 600, (operation, detail[:200])
+
+
 def test_a_turn_that_was_forgotten_is_refused_with_the_way_to_let_it_come_back(client: httpx.Client) -> None:
     ask(client, "add", TURN | {"turn_id": "t1"})
     ask(client, "forget", {"space": "ana", "turn_ids": ["t1"]})
@@ -131,11 +161,12 @@ def test_paths_methods_and_bodies_that_are_not_ours_are_problems_too(idle: httpx
     json_type = {"Content-Type": "application/json"}
     assert refusal(idle.post("/v1/add", content=b"{", headers=json_type))[1].startswith("the request is not valid JSON")
     assert "not a JSON object" in refusal(idle.post("/v1/add", content=b"[1]", headers=json_type))[1]
-    deep = refusal(idle.post("/v1/add", content=b"[" * 90_000, headers=json_type))
-    assert deep == (
-        400,
-        "the request cannot be read as JSON: it is nested too deeply, or a number has too many digits",
-    )
+    for content in (b"[" * 90_000, json.dumps(TURN | {"text": "Zoë"}, ensure_ascii=False).encode("latin-1")):
+        assert refusal(idle.post("/v1/add", content=content, headers=json_type)) == (
+            400,
+            "the request cannot be read as JSON: it is not in UTF-8, is nested too deeply, or has a number of too many "
+            "digits",
+        )
 
 
 def test_no_stream_can_be_held_open_on_which_nothing_ever_comes(idle: httpx.Client) -> None:
