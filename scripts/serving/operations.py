@@ -275,7 +275,11 @@ class Operation(Generic[RequestT]):
         try:
             return self.run(memory, asked, caller)
         except UnknownSpaceError as error:
-            raise caller.unknown(error.space, memory.spaces()) from None
+            known = memory.spaces()
+            if error.space not in asked.touched and error.space not in known:
+                # One of a user's spaces was forgotten after they were listed; the others still answer.
+                return self.perform(memory, asked, caller)
+            raise caller.unknown(error.space, known) from None
 
     def perform_each(self, memory: Memory, requests: Sequence[tuple[RequestT, Caller]]) -> list[BaseModel | Exception]:
         """Perform several requests, each with its caller; returns an answer for each, or the error of ``perform``."""

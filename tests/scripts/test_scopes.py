@@ -314,3 +314,24 @@ def test_a_key_forgets_of_a_user_its_own_spaces_only(place: Path) -> None:
         assert OPERATIONS["spaces"].perform(memory, OPERATIONS["spaces"].request(), key).model_dump() == {
             "spaces": [], "scopes": {},
         }  # fmt: skip
+
+
+def test_a_space_that_is_forgotten_while_its_user_is_asked_is_left_out(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(place) as memory:
+        for space in CHATS:
+            memory.add_many(turns_of(space, user="ana"))
+        spaces_of, key = memory.spaces, Caller("key", ("chat 1", "chat 2"))
+
+        def listed_then_forgotten() -> list[SpaceId]:
+            listed = spaces_of()
+            if "chat 2" in listed:
+                memory.forget(space="chat 2", whole_space=True)  # as another client or command may at this moment
+            return listed
+
+        monkeypatch.setattr(memory, "spaces", listed_then_forgotten)
+        asked = Asked.model_validate({"question": "Which number has my bike?", "user": "ana"})
+        answer = OPERATIONS["recall"].perform(memory, asked, key)
+        assert isinstance(answer, Answer)
+        assert {hit.space for hit in answer.hits} == {"chat 1"}
