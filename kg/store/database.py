@@ -46,7 +46,8 @@ class Database:
         if not is_ready and access == "read":
             self.close()
             raise StoreVersionError(
-                f"store {self.url!r} was written by an older version; run locigraph verify once to upgrade it"
+                f"store {self.url!r} was written by an older version; run locigraph verify once, where store and index "
+                "can be written, to upgrade it"
             )
         if not is_ready:
             with self._write() as connection:

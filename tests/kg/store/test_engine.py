@@ -68,7 +68,10 @@ def test_a_store_carries_our_mark_and_one_of_an_earlier_version_gets_it(tmp_path
             connection.execute(f"DROP TABLE {table}")
         connection.execute("UPDATE alembic_version SET version_num = '0001'")
     assert mark == int.from_bytes(b"Loci")
-    with pytest.raises(StoreVersionError, match="older version; run locigraph verify once"):
+    with pytest.raises(
+        StoreVersionError,
+        match="older version; run locigraph verify once, where store and index can be written, to upgrade",
+    ):
         Store(path, access="read")
     with Store(path, access="write") as store:
         assert store.spaces() == [SPACE]
