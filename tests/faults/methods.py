@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -123,15 +124,13 @@ def opened(folder: Path) -> Memory:
 def _async(call: Callable[[AsyncMemory, Place], Any]) -> Callable[[Place], Any]:
     def called(at: Place) -> Any:
         served = AsyncMemory(lambda: at.memory)
-        served._memory = at.memory  # since ``async with`` would open and close it
 
         async def run() -> Any:
             return await call(served, at)
 
-        try:
+        with ThreadPoolExecutor(1) as threads:
+            served._memory, served._threads = at.memory, threads  # since ``async with`` would open and close it
             return asyncio.run(run())
-        finally:
-            served._threads.shutdown()
 
     return called
 
