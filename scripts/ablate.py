@@ -77,12 +77,12 @@ def ablate(
             raise LocigraphError(f"variant {name!r} is not known{nearest(name, known)}")
     chosen = known if named is None else {name: known[name] for name in named}
     opening.require_questions(loaded, "there is nothing to evaluate")
-    planned = plan_folds(loaded.questions, folds=folds, validation=validation, seed=seed)
 
     from locigraph.scripts.assembly.fold_task import Asker  # imports the vector index
 
     extractor = graphs.extractor_for(consolidation, loaded, clients_of(llm))
     text_encoder = opening.held_out_encoder(encoder, loaded.questions)
+    planned = plan_folds(loaded.questions, folds=folds, validation=validation, seed=seed)
     folder.mkdir(parents=True, exist_ok=True)
     with graphs.built_views(loaded, extractor, text_encoder, path) as views:
         fold_trainer = learning.fold_trainer(loaded, views, trainer, text_encoder, seed=seed, experiment=folder.name)

@@ -67,9 +67,9 @@ def search(
         raise LocigraphError(f"trials is {trials}; expected at least 1")
     if validation < 1:
         raise LocigraphError(f"validation is {validation}; a search needs at least 1 conversation to score settings on")
-    planned = plan_folds(loaded.questions, folds=folds, validation=validation, seed=seed)
     extractor = graphs.extractor_for(consolidation, loaded, clients_of(llm))
     text_encoder = opening.held_out_encoder(encoder, loaded.questions)
+    planned = plan_folds(loaded.questions, folds=folds, validation=validation, seed=seed)
     folder.mkdir(parents=True, exist_ok=True)
     with graphs.built_views(loaded, extractor, text_encoder, path) as views:
         found = []
