@@ -15,8 +15,6 @@ from locigraph.kg.schema import EPISODE
 #: more are needed to fill a budget.
 TOKENS_PER_HIT, WORDS_PER_HIT = 20, 10
 _KINDS = {EPISODE: "episodes", "reflection": "reflections"}  # all others are facts
-
-
 #: Stands for no limit.
 UNLIMITED = sys.maxsize
 

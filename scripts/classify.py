@@ -54,18 +54,8 @@ def classify(
             return classifier.run(space, key_terms, is_stopped=is_stopped)
         return classifier.run(space, LLMNamer(client, space), is_stopped=is_stopped)
 
-    second_passes.run(
-        "classify",
-        store,
-        encoder,
-        Classified(),
-        work,
-        once=once,
-        interval=interval,
-        index=index,
-        checkpoint=checkpoint,
-        client=client,
-    )
+    target = second_passes.Target(store, index, encoder, checkpoint)
+    second_passes.run("classify", target, Classified(), work, once=once, interval=interval, client=client)
 
 
 if __name__ == "__main__":

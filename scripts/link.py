@@ -47,18 +47,8 @@ def link(
     def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: second_passes.Stopped) -> Linked:
         return Linker(graph).run(space, client, is_stopped=is_stopped)
 
-    second_passes.run(
-        "link",
-        store,
-        encoder,
-        Linked(),
-        work,
-        once=once,
-        interval=interval,
-        index=index,
-        checkpoint=checkpoint,
-        client=client,
-    )
+    target = second_passes.Target(store, index, encoder, checkpoint)
+    second_passes.run("link", target, Linked(), work, once=once, interval=interval, client=client)
 
 
 if __name__ == "__main__":

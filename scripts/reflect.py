@@ -53,18 +53,8 @@ def reflect(
         retried.add(space)
         return Reflector(graph, plain).run(space, client, retry_failed=again, is_stopped=is_stopped)
 
-    second_passes.run(
-        "reflect",
-        store,
-        encoder,
-        Reflected(),
-        work,
-        once=once,
-        interval=interval,
-        index=index,
-        checkpoint=checkpoint,
-        client=client,
-    )
+    target = second_passes.Target(store, index, encoder, checkpoint)
+    second_passes.run("reflect", target, Reflected(), work, once=once, interval=interval, client=client)
 
 
 if __name__ == "__main__":

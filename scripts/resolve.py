@@ -43,17 +43,8 @@ def resolve(
     def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: second_passes.Stopped) -> Merged:
         return Merger(graph, plain, threshold=threshold).run(space, is_stopped=is_stopped)
 
-    second_passes.run(
-        "resolve",
-        store,
-        encoder,
-        Merged(),
-        work,
-        once=once,
-        interval=interval,
-        index=index,
-        checkpoint=checkpoint,
-    )
+    target = second_passes.Target(store, index, encoder, checkpoint)
+    second_passes.run("resolve", target, Merged(), work, once=once, interval=interval)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 from locigraph.consolidation.errors import LanguageModelError, LimitReachedError, StoppedError
@@ -22,7 +23,7 @@ from locigraph.kg.types import SpaceId
 from locigraph.retrieval.errors import IndexInUseError, RetrievalError
 from locigraph.retrieval.text.text_encoder import plain_and_adapted
 from locigraph.scripts.assembly import defaults, graphs, opening
-from locigraph.scripts.assembly.settings import DEFAULT, EncoderSettings, IndexSettings
+from locigraph.scripts.assembly.settings import EncoderSettings, IndexSettings
 from locigraph.scripts.console.terminal import printable
 from locigraph.scripts.memory import Memory
 
@@ -37,17 +38,38 @@ _IN_USE = (
 _STOPPED = "stopped before the indexes were brought up to date; run locigraph verify"
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a pass processes and then brings up to date.
+
+    Attributes:
+        store: The graph.
+        index: Vector index. It is open only while it is brought up to date, so that other processes can use it.
+        encoder: Text encoder; by default the one that the graph was built with.
+        checkpoint: Checkpoint whose graph embeddings are kept up to date; as in ``Memory.open``.
+    """
+
+    store: str
+    index: IndexSettings
+    encoder: EncoderSettings
+    checkpoint: str | None
+
+    def update(self) -> None:
+        """Write what is due to the indexes."""
+        with Memory.open(
+            self.store, index=self.index, encoder=self.encoder, checkpoint=self.checkpoint, access="write"
+        ) as memory:
+            memory.flush()
+
+
 def run(
     name: str,
-    store: str,
-    encoder: EncoderSettings,
+    target: Target,
     nothing: _Done,
     work: Callable[[Store, TextEncoder, SpaceId, Stopped], _Done],
     *,
     once: bool,
     interval: float | None,
-    index: IndexSettings = IndexSettings(),
-    checkpoint: str | None = DEFAULT,
     client: ChatClient | None = None,
 ) -> None:
     """Process all spaces of a store, once or every ``interval`` seconds, and bring embeddings and indexes up to date.
@@ -59,21 +81,20 @@ def run(
 
     Args:
         name: Name of the command; only one process of each name may run on a store.
-        store: The graph.
-        encoder: Text encoder; by default the one that the graph was built with.
+        target: The graph, and its embeddings and indexes.
         nothing: The counts of a pass that changes nothing, which a service does not print.
         work: Processes one space; it is given the text encoder without its adapter.
         once: Whether to end when all spaces are done.
         interval: Otherwise, seconds between two passes.
-        index: Vector index. It is open only while it is brought up to date, so that other processes can use it.
-        checkpoint: Checkpoint whose graph embeddings are kept up to date; as in ``Memory.open``.
         client: The language model that the pass calls; None if it calls none.
 
     Raises:
         LocigraphError: If both or none of ``once`` and ``interval`` are given, or another process runs the command.
     """
     check(once, interval)
-    opening.index_uri(index, store)  # raises now, not after the first pass, if none is named where one must be
+    opening.index_uri(
+        target.index, target.store
+    )  # raises now, not after the first pass, if none is named where one must be
     stop = threading.Event()
 
     def end(*_: object) -> None:
@@ -83,10 +104,10 @@ def run(
 
     before = signal.signal(signal.SIGTERM, end)
     try:
-        with opening.existing_store(store, access="write") as graph, _alone(name, store):
+        with opening.existing_store(target.store, access="write") as graph, _alone(name, target.store):
             if client is not None:
                 client.ledger.bind(graph)
-            text_encoder = opening.text_encoder(defaults.encoder_settings(encoder, graph, checkpoint))
+            text_encoder = opening.text_encoder(defaults.encoder_settings(target.encoder, graph, target.checkpoint))
             plain = text_encoder.without_adapter()
             is_due = True  # also before the first pass, since an earlier process may have left something
             while not stop.is_set():
@@ -98,10 +119,7 @@ def run(
                 is_due = is_due or done != nothing
                 try:
                     if is_due and not stop.is_set():
-                        with Memory.open(
-                            store, index=index, encoder=encoder, checkpoint=checkpoint, access="write"
-                        ) as memory:
-                            memory.flush()
+                        target.update()
                         is_due = False
                     elif done != nothing:
                         print(_STOPPED)

@@ -23,8 +23,8 @@ from locigraph.kg.types import SpaceId
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly import second_passes
-from locigraph.scripts.assembly.second_passes import Stopped
-from locigraph.scripts.assembly.settings import REMEMBERED
+from locigraph.scripts.assembly.second_passes import Stopped, Target
+from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, IndexSettings
 from tests.consolidation.endpoints import endpoint
 from tests.fakes_graph import small_checkpoint
 from tests.fakes_models import tiny_text_encoder
@@ -210,6 +210,10 @@ def test_sigterm_ends_a_service_that_waits_for_an_endpoint_at_once(
     assert len(seen) == 1
 
 
+def target(built: tuple[Path, list[str]]) -> Target:
+    return Target(built[1][1], IndexSettings(), REMEMBERED, DEFAULT)
+
+
 def is_held(lock: Path) -> bool:
     with lock.open("w") as file:
         try:
@@ -231,7 +235,7 @@ def test_what_is_forgotten_meanwhile_has_the_space_processed_again(
             raise UnknownSpaceError(space, []) if error is UnknownSpaceError else error("t1")
         return Merged()
 
-    second_passes.run("resolve", built[1][1], REMEMBERED, Merged(), work, once=True, interval=None)
+    second_passes.run("resolve", target(built), Merged(), work, once=True, interval=None)
     assert len(passes) == 2
 
 
@@ -248,10 +252,9 @@ def test_an_outage_ends_one_pass_of_a_service_and_not_the_service(
             raise LimitReachedError("stopped by max_tokens")
         raise AssertionError("a limit ends the service")
 
-    store = built[1][1]
     with pytest.raises(LimitReachedError):
-        second_passes.run("reflect", store, REMEMBERED, Merged(), work, once=False, interval=0.01)
+        second_passes.run("reflect", target(built), Merged(), work, once=False, interval=0.01)
     assert "no answer; trying again in 0.01 s" in capsys.readouterr().out
     passes.clear()
     with pytest.raises(LanguageModelError, match="no answer"):
-        second_passes.run("reflect", store, REMEMBERED, Merged(), work, once=True, interval=None)
+        second_passes.run("reflect", target(built), Merged(), work, once=True, interval=None)
