@@ -11,7 +11,9 @@ LocigraphError                 every error that a user can cause or fix; command
 │   ├── UnknownTypeError       a node type or relation label is not in the schema
 │   ├── TurnConflictError      a turn with the same id but different content is already stored
 │   ├── OutdatedChangeError    the space has changed since what a change is based on was read
-│   └── StoreVersionError      the database was written by another version
+│   ├── StoreVersionError      the database was written by another version
+│   ├── MissingStoreError      the database holds no store yet
+│   └── StoreUnavailableError  the server of the database cannot be reached, or refuses
 └── InvalidVectorError         NaN, infinite or wrong dimension
 """
 
@@ -90,6 +92,14 @@ class OutdatedChangeError(StoreError):
 
 class StoreVersionError(StoreError):
     """The database was written by another version of this software."""
+
+
+class MissingStoreError(StoreError):
+    """The database exists, but no command has created a store in it yet."""
+
+
+class StoreUnavailableError(StoreError):
+    """The server of the database cannot be reached, or refuses; nothing is known to be wrong with the store."""
 
 
 class InvalidVectorError(LocigraphError):

@@ -83,7 +83,7 @@ def build(
         print(spaces_list(loaded.conversations, {*graph.spaces()}))
         used = defaults.encoder_settings(encoder, graph, checkpoint)
         text_encoder = opening.text_encoder(used)
-        with opening.vector_index(index, store) as vectors:
+        with opening.vector_index(index, graph) as vectors:
             # Before everything that takes long, since a named checkpoint may turn out to be unusable.
             embeddings, missing = defaults.opened_embeddings(graph, vectors, text_encoder, checkpoint)
             defaults.remember_encoder(graph, used, text_encoder)

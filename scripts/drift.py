@@ -51,7 +51,7 @@ def drift(
 
         from locigraph.training.live_embeddings import Drift  # imports PyTorch
 
-        with opening.vector_index(index, store, is_reader=True) as vectors:
+        with opening.vector_index(index, graph, is_reader=True) as vectors:
             embeddings, reason = defaults.opened_embeddings(graph, vectors, text_encoder, checkpoint)
             if embeddings is None:
                 raise LocigraphError(f"drift cannot be measured: {reason}")

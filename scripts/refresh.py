@@ -36,7 +36,7 @@ def refresh(
 
         from locigraph.scripts.assembly.search_parts import indexer_of  # imports the vector index
 
-        with opening.vector_index(index, store) as vectors:
+        with opening.vector_index(index, graph) as vectors:
             if graph.has_forgotten():  # then the index must be rebuilt first
                 indexer_of(graph, vectors, text_encoder).drain()
             embeddings, _ = defaults.opened_embeddings(graph, vectors, text_encoder, str(folder), device=device)

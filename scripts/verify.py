@@ -36,7 +36,7 @@ def verify(
     is_reader = not rebuild and not opening.are_writable(store, index)
     with opening.existing_store(store, access="read" if is_reader else "write") as graph:
         text_encoder = opening.text_encoder(defaults.encoder_settings(encoder, graph, checkpoint))
-        with opening.vector_index(index, store, is_reader=is_reader) as vectors:
+        with opening.vector_index(index, graph, is_reader=is_reader) as vectors:
             broken = graph.faults()
             if broken:
                 raise LocigraphError(

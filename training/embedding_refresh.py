@@ -7,7 +7,7 @@ data, so a refresh that was interrupted finds what it had written and continues.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from locigraph.kg.counts import counted
+from locigraph.kg.errors import UnknownSpaceError
 from locigraph.kg.schema import EPISODE, schema_hash
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.views import View
 from locigraph.retrieval.index.descriptions import index_type, snapshot_rows
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS, GRAPH_COLLECTION, GRAPH_PREFIX
 from locigraph.retrieval.index.milvus import MilvusIndex
-from locigraph.retrieval.index.milvus_collection import Collection, CollectionSpec
+from locigraph.retrieval.index.milvus_collection import Collection, CollectionSpec, IndexRow
 from locigraph.retrieval.protocols import SearchFilter
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.errors import TrainingError
@@ -33,6 +34,26 @@ _SAMPLE_TOP_K = 10
 _LEAST_RECALL = 0.9
 # Snapshots are cached from fingerprinting to encoding, up to this many bytes of embeddings; others are read again.
 _KEPT_BYTES = 2**29
+
+
+#: The index rows of a view's turns, and their vectors.
+Encoded = tuple[Sequence[IndexRow], NDArray[np.float32]]
+#: Writes the rows of views into the collection of a name; yields each view with the number of rows, once they are
+#: acknowledged, in any order. Writing a view twice must change nothing.
+ViewWriter = Callable[[str, Sequence[View]], Iterator[tuple[View, int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class ViewState:
+    """What is known of a view without reading it.
+
+    Attributes:
+        turns: Number of its turns.
+        fingerprint: Differs for any two states of the view.
+    """
+
+    turns: int
+    fingerprint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +80,8 @@ def refresh(
     load: Callable[[View], Snapshot],
     *,
     store: str = "",
+    states: Mapping[View, ViewState] | None = None,
+    writer: ViewWriter | None = None,
     alias: str | None = GRAPH_ALIAS,
     device: str = "cpu",
     progress: str | None = "refresh",
@@ -71,9 +94,11 @@ def refresh(
         index: Vector index to write to.
         checkpoint: The checkpoint that encodes.
         views: Spaces, or views of them, to encode.
-        load: Reads the snapshot of a view, with embeddings. Each is read once, unless they take too much memory
-            together.
+        load: Reads the snapshot of a view, with embeddings.
         store: Identity of the store that the graphs belong to; empty for graphs of a single comparison.
+        states: What is known of each view; None to read it from the snapshots, which are then read a second time if
+            they take too much memory together.
+        writer: Writes the views; None to do so in this process (see ``local_writer``).
         alias: Alias that will point at the new collection once it is complete and verified. The previous collection is
             kept, and older ones of the store are dropped. None sets no alias.
         device: Device on which graphs are encoded.
@@ -96,58 +121,100 @@ def refresh(
     kept: dict[View, Snapshot] = {}
     room = _KEPT_BYTES
     for view in views:
-        snapshot = load(view)
-        digest.update(f"{view.name}={snapshot.fingerprint};".encode())
-        due[view] = len(snapshot.active_rows((EPISODE,)))
-        room -= snapshot.embeddings.nbytes
-        if room > 0:
-            kept[view] = snapshot
+        if states is not None:
+            state = states[view]
+        else:
+            snapshot = load(view)
+            state = ViewState(len(snapshot.active_rows((EPISODE,))), snapshot.fingerprint)
+            room -= snapshot.embeddings.nbytes
+            if room > 0:
+                kept[view] = snapshot
+        digest.update(f"{view.name}={state.fingerprint};".encode())
+        due[view] = state.turns
     total = sum(due.values())
     dim = checkpoint.vector_dim
     spec = CollectionSpec(dim, "IP", checkpoint.version, schema_hash(), index_type(total), store)
     collection = index.open_or_create(GRAPH_PREFIX + digest.hexdigest()[:16], spec)
     largest = max(views, key=lambda view: due[view])
-    sample: tuple[list[str], NDArray[np.float32]] | None = None
+    sample: list[Encoded] = []
+
+    def encode(view: View) -> Encoded:
+        if view == largest and sample:
+            return sample[0]
+        found = encoded(checkpoint, view, kept.pop(view) if view in kept else load(view), device=device)
+        if view == largest:
+            sample.append(found)
+        return found
+
+    if writer is None:
+        writer = local_writer(index, encode)
+    stored: Mapping[str, int] = {}
     if collection.count():  # rows of an interrupted refresh
         collection.flush()
-    # Counted before anything is written, since a count reads all rows that are not flushed, whatever their space.
-    complete = {view for view in due if collection.count(view.name) == due[view]}
+        stored = collection.counts()
+    lacking = [view for view in due if stored.get(view.name, 0) != due[view]]
     written = 0
     with tqdm(desc=progress, total=total, unit="turn", disable=progress is None) as bar:
-        for view, turns in due.items():
-            if view not in complete or view == largest:
-                snapshot = kept.get(view) or load(view)
-                rows, vectors = encode_graph(checkpoint, snapshot, device=device)
-                require_usable(checkpoint, vectors)
-                if view not in complete:
-                    collection.upsert(snapshot_rows(view.name, snapshot, rows), vectors)
-                    written += len(rows)
-                if view == largest:
-                    sample = [snapshot.ids[row] for row in rows], vectors
-            bar.update(turns)
+        bar.update(total - sum(due[view] for view in lacking))
+        for view, rows in writer(collection.name, lacking):
+            written += rows
+            bar.update(due[view])
+            due[view] = rows  # another process may have added turns, or forgotten the space, since they were counted
     collection.flush()
+    collection.synchronise()
+    stored = collection.counts()
     for view, turns in due.items():
-        stored = collection.count(view.name)
-        if stored != turns:
+        if stored.get(view.name, 0) != turns:
             raise TrainingError(
-                f"collection {collection.name!r} holds {counted(stored, 'turn')} of {view.name!r} but the graph "
-                f"has {turns}; run the refresh again"
+                f"collection {collection.name!r} holds {counted(stored.get(view.name, 0), 'turn')} of {view.name!r} "
+                f"but the graph has {turns}; run the refresh again"
             )
-    assert sample is not None
-    recall = _sample_recall(collection, largest.name, *sample)
+    recall = _sample_recall(collection, largest.name, *encode(largest)) if due[largest] else 1.0
     if alias is not None:
-        _put_in_use(index, alias, collection.name, store=store)
+        put_in_use(index, alias, collection.name, store=store)
     return Refreshed(collection.name, total, written, recall)
 
 
-def _put_in_use(index: MilvusIndex, alias: str, name: str, *, store: str) -> None:
-    """Point an alias at a collection, and drop the store's other collections except the previous one."""
+def encoded(checkpoint: Checkpoint, view: View, snapshot: Snapshot, *, device: str = "cpu") -> Encoded:
+    """The index rows of a view's turns and their vectors, float32 [turns, dim].
+
+    Raises:
+        TrainingError: If a vector is zero or not finite.
+    """
+    rows, vectors = encode_graph(checkpoint, snapshot, device=device)
+    require_usable(checkpoint, vectors)
+    return snapshot_rows(view.name, snapshot, rows), vectors
+
+
+def local_writer(index: MilvusIndex, encode: Callable[[View], Encoded]) -> ViewWriter:
+    """Writes views in this process, one after another, so that the memory for the largest is all that is needed."""
+
+    def write(name: str, views: Sequence[View]) -> Iterator[tuple[View, int]]:
+        collection = index.open(name)
+        is_empty = not collection.count()
+        for view in views:
+            try:
+                rows, vectors = encode(view)
+            except UnknownSpaceError:  # forgotten by another process meanwhile
+                yield view, 0
+                continue
+            collection.upsert(rows, vectors, are_new=is_empty)
+            yield view, len(rows)
+
+    return write
+
+
+def put_in_use(index: MilvusIndex, alias: str, name: str, *, store: str, keeps_previous: bool = True) -> None:
+    """Point an alias at a collection, and drop the store's other collections except, if it is kept, the previous one.
+
+    If the alias points at it already, nothing changes, and the previous collection is kept as well.
+    """
     previous = index.alias_target(alias)
-    if previous == name:  # nothing changed: keep the previous collection as well
+    if previous == name and keeps_previous:
         return
     index.point(alias, name)
     for other in index.owned(GRAPH_COLLECTION, store):
-        if other not in (name, previous):
+        if other != name and not (keeps_previous and other == previous):
             index.drop(other)
 
 
@@ -158,9 +225,10 @@ def require_usable(checkpoint: Checkpoint, vectors: NDArray[np.float32]) -> None
         raise TrainingError(f"checkpoint {checkpoint.version!r} encodes some turns as zero or NaN; train again")
 
 
-def _sample_recall(collection: Collection, name: str, ids: Sequence[str], exact: NDArray[np.float32]) -> float:
+def _sample_recall(collection: Collection, name: str, rows: Sequence[IndexRow], exact: NDArray[np.float32]) -> float:
     """Recall of a sample of searches in the index against exact search; raises TrainingError if it is too low."""
-    if not len(ids):
+    ids = [row.node_id for row in rows]
+    if not ids:
         return 1.0
     shares = 0.0
     picks = np.unique(np.linspace(0, len(ids) - 1, _SAMPLE).astype(int))

@@ -6,6 +6,8 @@ has flushed its vectors, and writing them is idempotent, so a crash at any point
 
 from __future__ import annotations
 
+import secrets
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 
 from locigraph.kg.counts import Counts, counted
 from locigraph.kg.embedded_text import TextEncoder
+from locigraph.kg.errors import UnknownSpaceError
 from locigraph.kg.schema import EPISODE, schema_hash
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import IDENTITY, Store
@@ -21,12 +24,19 @@ from locigraph.kg.types import SpaceId
 from locigraph.kg.views import View
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.index.descriptions import Difference, snapshot_rows
-from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
+from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS, REFRESH_LOCK
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.index.milvus_collection import Collection
 from locigraph.retrieval.text.node_vectors import embedded_snapshot, snapshot_with_vectors
 from locigraph.training.checkpoint import Checkpoint
-from locigraph.training.embedding_refresh import Refreshed, refresh, require_usable
+from locigraph.training.embedding_refresh import (
+    Refreshed,
+    ViewState,
+    ViewWriter,
+    put_in_use,
+    refresh,
+    require_usable,
+)
 from locigraph.training.errors import StaleEmbeddingsError
 from locigraph.training.inference import encode_graph
 
@@ -34,6 +44,8 @@ from locigraph.training.inference import encode_graph
 TOLERANCE = 1e-3
 # How far another summation order, or storage in an index, may move a vector, as a share of its length.
 _ROUNDING = 1e-4
+# Up to so many spaces are counted one by one; for more, all rows of the collection are counted at once.
+_COUNTED_ONE_BY_ONE = 3
 # Capacity of the vectors kept in memory for the next comparison, in numbers of 4 bytes.
 _KEPT_NUMBERS = 2**25
 _Vectors = dict[int, NDArray[np.float32]]  # by node key
@@ -117,44 +129,68 @@ class LiveEmbeddings:
         spaces = self._store.spaces()
         if not spaces:
             return 0
-        collection = self._in_use()
-        if collection is None:
+        if self._in_use() is None:
             self.refresh(progress=progress)
             return len(spaces)
-        return self._write_due(collection, spaces)
+        return self._write_due(spaces)[1]
 
     def current(self, spaces: Sequence[SpaceId]) -> Collection:
         """Bring the collection up to date for some spaces and return it; make it if this checkpoint has none in use."""
-        collection = self._in_use()
-        if collection is None:
+        if self._in_use() is None:
             self.refresh()
             return self.collection(spaces)
-        self._write_due(collection, spaces)
-        return collection
+        return self._write_due(spaces)[0]
 
-    def refresh(self, *, progress: str | None = None) -> Refreshed:
+    def refresh(self, *, progress: str | None = None, writer: ViewWriter | None = None) -> Refreshed:
         """Encode every space into a new collection, put it in use, and add what arrived in the meantime.
+
+        Meanwhile other processes go on with the collection in use. What they wrote to it only is listed as changed at
+        the moment at which the new one takes its place, and at that moment none of them writes.
+
+        Args:
+            progress: Name on the progress bar; None shows none.
+            writer: Writes the spaces, such as with several processes; None to do so in this one.
 
         Raises:
             IndexMismatchError: If the graph embeddings in use belong to another store.
         """
-        self._in_use()
-        spaces = self._store.spaces()
-        due = self._store.changed_spaces()
-        done = refresh(
-            self._index,
-            self.checkpoint,
-            [View(space) for space in spaces],
-            lambda view: self._snapshot(view.space),  # read when needed: all of a large store would not fit in memory
-            store=self._store.identity(),
-            device=self._device,
-            progress=progress,
-        )
-        for space, number in due.items():
-            self._store.acknowledge_change(space, number)
-        collection = self._in_use()
-        assert collection is not None
-        self._write_due(collection, self._store.spaces())
+        with self._store.held(REFRESH_LOCK):
+            self._in_use()
+            spaces, forgotten = self._store.spaces(), self._store.forgotten_count()
+            due, before = self._store.changed_spaces(), self._store.versions(spaces)
+            turns = self._store.counts_of_type(EPISODE)
+            views = {View(space): ViewState(turns[space], str(before[space])) for space in spaces if space in before}
+            done = refresh(
+                self._index,
+                self.checkpoint,
+                [*views],
+                lambda view: self._snapshot(view.space),
+                store=self._store.identity(),
+                states=views,
+                writer=writer,
+                alias=None,
+                device=self._device,
+                progress=progress,
+            )
+            with self._store.held(GRAPH_ALIAS):
+                has_forgotten = self._store.forgotten_count() > forgotten
+                put_in_use(
+                    self._index,
+                    GRAPH_ALIAS,
+                    done.collection,
+                    store=self._store.identity(),
+                    keeps_previous=self._index.is_embedded or not has_forgotten,
+                )
+                known = self._store.spaces()
+                now = self._store.versions(known)
+                self._store.list_changed([space for space in known if now.get(space) != before.get(space)])
+                for space, number in due.items():
+                    if space in before and now.get(space) == before[space]:
+                        self._store.acknowledge_change(space, number)
+                collection = self._index.open(done.collection)
+                for space in before.keys() - {*known}:
+                    collection.delete_space(space)
+        self._write_due(known)
         return done
 
     def collection(self, spaces: Sequence[SpaceId]) -> Collection:
@@ -167,6 +203,7 @@ class LiveEmbeddings:
         cure = "run locigraph verify, which writes what is due, or locigraph refresh with this checkpoint"
         if collection is None:
             raise StaleEmbeddingsError(f"no graph embeddings of checkpoint {self.version!r} are in use; {cure}")
+        self._synchronised(spaces)
         changed = self._store.changed_spaces()
         for space in spaces:
             turns, stored = self._store.node_counts(space)[EPISODE], collection.count(space)
@@ -239,33 +276,75 @@ class LiveEmbeddings:
         is_ours = collection.spec.version == self.version and collection.spec.schema == schema_hash()
         return collection if is_ours else None
 
-    def _write_due(self, collection: Collection, spaces: Sequence[SpaceId]) -> int:
-        if collection is not self._last.collection:  # always so for a server, where other processes write too
+    def _write_due(self, spaces: Sequence[SpaceId]) -> tuple[Collection, int]:
+        """Write the spaces that are due; returns the collection in use, and how many were written."""
+        due = self._due(self._required(), spaces)
+        if not due:
+            return self._synchronised(spaces), 0
+        with self._store.held(GRAPH_ALIAS, is_shared=True):  # no refresh puts another collection in use meanwhile
+            collection = self._required()
+            for space in due:
+                with self._store.held(f"{GRAPH_ALIAS}/{space}"):
+                    self._write(collection, space)
+        return self._synchronised(spaces), len(due)
+
+    def _required(self) -> Collection:
+        """The collection in use; what is known of another one is dropped."""
+        collection = self._in_use()
+        if collection is None:
+            raise StaleEmbeddingsError(
+                f"the graph embeddings of checkpoint {self.version!r} were replaced or removed by another process; run "
+                "the command again"
+            )
+        if collection is not self._last.collection:
             self._last = _LastWritten(collection)
-        last = self._last
-        due = self._store.changed_spaces()
-        written = 0
-        for space in spaces:
-            if space not in due and last.is_whole(space, self._store.node_counts(space)[EPISODE]):
-                continue
+        return collection
+
+    def _due(self, collection: Collection, spaces: Sequence[SpaceId]) -> list[SpaceId]:
+        """The spaces among some whose embeddings changes have made out of date, or that lack rows."""
+        changed = self._store.changed_spaces()
+        unknown = [space for space in spaces if space not in changed and not self._last.is_whole(space)]
+        if len(unknown) > _COUNTED_ONE_BY_ONE:
+            stored, turns = collection.counts(), self._store.counts_of_type(EPISODE)
+        else:
+            stored = Counter({space: collection.count(space) for space in unknown})
+            turns = Counter({space: self._store.node_counts(space)[EPISODE] for space in unknown})
+        lacking = [space for space in unknown if not self._last.found(space, is_whole=stored[space] == turns[space])]
+        return [space for space in spaces if space in changed or space in lacking]
+
+    def _write(self, collection: Collection, space: SpaceId) -> None:
+        number = self._store.changed_spaces().get(space, 0)
+        try:
+            is_known = self._store.embedded_by(space) == self._last.token
             snapshot = self._snapshot(space)
-            rows, vectors = encode_graph(self.checkpoint, snapshot, device=self._device)
-            require_usable(self.checkpoint, vectors)
-            present = dict(zip(snapshot.keys[rows].tolist(), vectors, strict=True))
-            last_vectors = last.pop(space)
-            moved = [
-                row for row, (key, new) in enumerate(present.items()) if not self._is_near(last_vectors.get(key), new)
-            ]
-            # Read before the rows are written, since rows that are not flushed are slow to list.
-            surplus = (last_vectors or dict.fromkeys(collection.node_keys(space))).keys() - present.keys()
-            collection.upsert(snapshot_rows(space, snapshot, rows[moved]), vectors[moved])
-            collection.delete_nodes(space, sorted(surplus))
-            collection.flush()
-            present |= {key: last_vectors[key] for key in present.keys() - snapshot.keys[rows[moved]].tolist()}
-            last.keep(space, present)
-            self._store.acknowledge_change(space, due.get(space, 0))
-            written += 1
-        return written
+        except UnknownSpaceError:  # forgotten by another process meanwhile, which its indexer deletes
+            return
+        rows, vectors = encode_graph(self.checkpoint, snapshot, device=self._device)
+        require_usable(self.checkpoint, vectors)
+        present = dict(zip(snapshot.keys[rows].tolist(), vectors, strict=True))
+        last_vectors = self._last.pop(space) if is_known else {}
+        moved = [row for row, (key, new) in enumerate(present.items()) if not self._is_near(last_vectors.get(key), new)]
+        # Read before the rows are written, since rows that are not flushed are slow to list.
+        surplus = (last_vectors or dict.fromkeys(collection.node_keys(space))).keys() - present.keys()
+        collection.upsert(snapshot_rows(space, snapshot, rows[moved]), vectors[moved])
+        collection.delete_nodes(space, sorted(surplus))
+        collection.flush()
+        present |= {key: last_vectors[key] for key in present.keys() - snapshot.keys[rows[moved]].tolist()}
+        self._last.keep(space, present)
+        self._store.acknowledge_change(space, number, by=self._last.token)
+
+    def _synchronised(self, spaces: Sequence[SpaceId]) -> Collection:
+        """The collection in use, in which what other processes wrote of some spaces can be read."""
+        collection = self._required()
+        if not self._index.is_embedded:
+            versions = {
+                space: (version, self._store.embedded_by(space))
+                for space, version in self._store.versions(spaces).items()
+            }
+            if any(self._last.seen.get(space) != version for space, version in versions.items()):
+                collection.synchronise()
+                self._last.seen |= versions
+        return collection
 
     def _is_near(self, stored: NDArray[np.float32] | None, due: NDArray[np.float32], *, rounding: float = 0.0) -> bool:
         """Whether ``stored`` is a vector within the tolerance of ``due``; a vector with NaN never is."""
@@ -278,18 +357,29 @@ class LiveEmbeddings:
 
 @dataclass
 class _LastWritten:
-    """The vectors that this process last wrote to a collection, so that the next update writes only what has moved."""
+    """The vectors that this process last wrote to a collection, so that the next update writes only what has moved.
+
+    Attributes:
+        collection: The collection.
+        seen: State of each space as of which everything written to a server can be read.
+        token: Names this process, and this collection, in the store.
+    """
 
     collection: Collection | None = None
+    seen: dict[SpaceId, object] = field(default_factory=dict)
+    token: str = field(default_factory=lambda: secrets.token_hex(8))
     _whole: set[SpaceId] = field(default_factory=set)
     _vectors: dict[SpaceId, _Vectors] = field(default_factory=dict)
 
-    def is_whole(self, space: SpaceId, turns: int) -> bool:
-        """Whether the collection holds that many turns of a space; counted once, since nobody else writes to it."""
-        assert self.collection is not None
-        if space not in self._whole and self.collection.count(space) == turns:
-            self._whole.add(space)
+    def is_whole(self, space: SpaceId) -> bool:
+        """Whether the collection was found to hold all turns of a space; it then loses none without a change of it."""
         return space in self._whole
+
+    def found(self, space: SpaceId, *, is_whole: bool) -> bool:
+        """Note whether the collection holds all turns of a space; returns it."""
+        if is_whole:
+            self._whole.add(space)
+        return is_whole
 
     def pop(self, space: SpaceId) -> _Vectors:
         """Remove and return the remembered vectors of a space, by node key; empty if unknown."""

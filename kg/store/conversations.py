@@ -96,7 +96,7 @@ class Conversations(Database):
             StoreError: If a field is invalid, a space belongs to another user or agent, or a rewind is needed but not
                 allowed; in these cases nothing is written.
         """
-        with self._write() as connection:
+        with self._write(*(turn.space for turn in turns), *(space for space, _ in scoped)) as connection:
             return turns_.append(connection, turns, scoped, may_rewind=may_rewind)
 
     def forgotten(self, space: SpaceId, turn_ids: Iterable[TurnId]) -> frozenset[TurnId]:
@@ -113,6 +113,11 @@ class Conversations(Database):
             stored = turns_.keys_of(connection, space, [turn.turn_id for turn in turns])
             return tombstones.alike(connection, space, turns, stored.keys())
 
+    def forgotten_count(self) -> int:
+        """Number of turns that were forgotten, in all spaces; it grows whenever any is."""
+        with self._read() as connection:
+            return connection.execute(select(func.count()).select_from(tables.tombstones)).scalar_one()
+
     def has_forgotten_of(self, space: SpaceId) -> bool:
         """Whether any turn of a space was forgotten; the space itself need not exist any more."""
         with self._read() as connection:
@@ -120,7 +125,7 @@ class Conversations(Database):
 
     def restore(self, space: SpaceId, turn_ids: Sequence[TurnId] | None = None) -> int:
         """Allow forgotten turns to be appended again, with None all of a space; returns their number."""
-        with self._write() as connection:
+        with self._write(space) as connection:
             return tombstones.remove(connection, space, turn_ids)
 
     def misplaced(self) -> dict[SpaceId, str]:
@@ -194,7 +199,7 @@ class Conversations(Database):
         self.require_space(space)
         table = tables.turns.c
         failed = table.space == space, table.turn_id == turn_id, table.state == TurnState.FAILED
-        with self._write() as connection:
+        with self._write(space) as connection:
             statement = update(tables.turns).where(*failed).values(state=TurnState.PENDING, error=None)
             if connection.execute(statement).rowcount != 1:
                 raise StoreError(f"space {space!r} has no failed turn {turn_id!r}; only failed turns can be retried")

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Self
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from locigraph.kg.errors import StoreError, StoreVersionError, shortened
+from locigraph.kg.errors import (
+    MissingStoreError,
+    StoreError,
+    StoreUnavailableError,
+    StoreVersionError,
+    abridged,
+    shortened,
+)
 from locigraph.kg.files import MAKE_ROOM, is_of_disk
-from locigraph.kg.store import faults, migrations
+from locigraph.kg.store import faults, migrations, postgresql
 from locigraph.kg.store.engine import Access, is_seeded, make_engine, seed_schema, shown_url
 
 
@@ -39,10 +46,18 @@ class Database:
             except OSError as error:
                 raise StoreError(f"cannot create the folder of store {text_url!r}: {error.strerror}") from error
         self._engine = make_engine(text_url, access)
+        self.is_on_server = self._engine.dialect.name != "sqlite"
+        # On a server single statements need no transaction of their own, which would take two more round trips.
+        on_server = {"isolation_level": "AUTOCOMMIT"} if self.is_on_server else {}
+        self._reading = self._engine.execution_options(**on_server)
         self._writing = threading.Lock()
         # Usually nothing needs to be written; checking first avoids waiting for another writer.
         with self._read() as connection:
             is_ready = migrations.is_current(connection, url=self.url) and is_seeded(connection)
+            is_empty = self.is_on_server and not is_ready and migrations.is_empty(connection)
+        if is_empty and access != "create":
+            self.close()
+            raise MissingStoreError(f"store {self.url!r} is an empty database; run locigraph build, or name another")
         if not is_ready and access == "read":
             self.close()
             raise StoreVersionError(
@@ -50,7 +65,7 @@ class Database:
                 "can be written, to upgrade it"
             )
         if not is_ready:
-            with self._write() as connection:
+            with self._write("schema") as connection:
                 migrations.upgrade(connection, url=self.url)
                 seed_schema(connection)
 
@@ -66,14 +81,38 @@ class Database:
 
     @contextmanager
     def _read(self) -> Iterator[Connection]:
-        with self._mapped_errors(), self._engine.connect() as connection:
+        with self._mapped_errors(), self._reading.connect() as connection:
             yield connection
 
     @contextmanager
-    def _write(self) -> Iterator[Connection]:
+    def _write(self, *changed: str) -> Iterator[Connection]:
+        """A transaction that changes some spaces, or other things that have a name; all others on a server go on."""
         # Our own lock makes threads wait in turn; SQLite's would make them poll.
-        with self._writing, self._mapped_errors(), self._engine.execution_options(write=True).begin() as connection:
+        turn = nullcontext() if self.is_on_server else self._writing
+        with turn, self._mapped_errors(), self._engine.execution_options(write=True).begin() as connection:
+            postgresql.take(connection, changed)
             yield connection
+
+    @contextmanager
+    def held(self, name: str, *, is_shared: bool = False) -> Iterator[None]:
+        """Hold a named lock against other processes, where there may be any: on a server.
+
+        Args:
+            name: Name of what is worked on.
+            is_shared: Whether others may hold it at the same time, if they share it, too.
+
+        Raises:
+            StoreError: If another process holds it for minutes.
+        """
+        with ExitStack() as holding:
+            with self._mapped_errors():
+                holding.enter_context(postgresql.held(self._engine, name, is_shared=is_shared))
+            yield
+
+    def is_held(self, name: str) -> bool:
+        """Whether another process, or another thread, holds a lock of this name; never on a store without a server."""
+        with self._mapped_errors():
+            return postgresql.is_held(self._engine, name)
 
     @contextmanager
     def _mapped_errors(self) -> Iterator[None]:
@@ -84,7 +123,10 @@ class Database:
                 f"store {self.url!r}: {shortened(error.object)} has a lone surrogate, so it names nothing here"
             ) from error
         except sa.exc.DBAPIError as error:
-            if "locked" in str(error.orig):
+            on_server = postgresql.cure_of(str(error.orig)) if self._engine.dialect.name == "postgresql" else None
+            if on_server is not None:
+                cure = on_server
+            elif "locked" in str(error.orig):
                 cure = "another process has been writing to it for half a minute; run the command again when it is done"
             elif "not a database" in str(error.orig):
                 cure = (
@@ -98,12 +140,13 @@ class Database:
                 cure = f"nothing was changed; {MAKE_ROOM}"
             else:
                 cure = "if this is not a database of locigraph, give the path of one or a new path"
-            raise StoreError(f"store {self.url!r}: {error.orig}; {cure}") from error
+            said = abridged(error.orig or error, 300)
+            if on_server is not None:
+                raise StoreUnavailableError(f"store {self.url!r}: {said}; {cure}") from error
+            raise StoreError(f"store {self.url!r}: {said}; {cure}") from error
 
     def faults(self) -> list[str]:
         """Faults of the database: corrupt pages, dangling references, and changed or unreadable rows."""
-        if self._engine.dialect.name != "sqlite":
-            return []  # a database server checks itself
         with self._read() as connection:
             return faults.find(connection)
 

@@ -13,10 +13,11 @@ from sqlalchemy import Connection, Engine, insert, select
 from locigraph.kg.errors import StoreError, shortened
 from locigraph.kg.files import STORE_ID, is_foreign, readable_errors
 from locigraph.kg.schema import NODE_TYPES, RELATION_LABELS
-from locigraph.kg.store import tables
+from locigraph.kg.store import postgresql, tables
 
 Access = Literal["create", "write", "read"]
 _MODES: dict[Access, str] = {"create": "rwc", "write": "rw", "read": "ro"}
+_BACKENDS = ("sqlite", "postgresql")
 _UNMARKED = "0001"  # schema revision without an application id; revision 0002 sets it
 
 
@@ -41,9 +42,22 @@ def make_engine(url: str, access: Access) -> Engine:
         parsed = _parsed(url)
         file = _file_of(parsed)
         options: dict[str, Any] = {} if file is None else {"creator": lambda: _connected(file, access)}
+        backend = parsed.get_backend_name()
+        if backend not in _BACKENDS:
+            raise StoreError(
+                f"store URL {shown_url(url)!r} names {shortened(backend)}; a store is an SQLite file, or a PostgreSQL "
+                "database: postgresql+psycopg://USER@HOST:PORT/DATABASE"
+            )
+        if backend == "postgresql":
+            options = postgresql.engine_options(is_reader=access == "read")
         engine = sa.create_engine(parsed, **options)
         logging.getLogger(f"{type(engine.pool).__module__}.{type(engine.pool).__name__}").addFilter(_is_no_interrupt)
-    except (sa.exc.ArgumentError, ModuleNotFoundError) as error:
+    except ModuleNotFoundError as error:
+        raise StoreError(
+            f"store URL {shown_url(url)!r} cannot be used: {error}; for PostgreSQL, write postgresql+psycopg:// and "
+            "install the driver with pip install 'locigraph[postgres]'"
+        ) from error
+    except sa.exc.ArgumentError as error:
         raise StoreError(f"store URL {shown_url(url)!r} cannot be used: {error}") from error
     if engine.dialect.name != "sqlite":
         return engine

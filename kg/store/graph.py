@@ -56,7 +56,7 @@ class Store(Conversations, Queues):
 
     def remember(self, settings: Mapping[str, str]) -> None:
         """Store settings, all or none; one with a name by ``remembered.of_space`` is erased with that space."""
-        with self._write() as connection:
+        with self._write(*settings) as connection:
             for name, value in settings.items():
                 remembered.put(connection, name, value)
 
@@ -64,7 +64,7 @@ class Store(Conversations, Queues):
         """Store a setting unless it has a value already; returns the value that it has then."""
         held = self.setting(name)
         if held is None:
-            with self._write() as connection:
+            with self._write(name) as connection:
                 held = remembered.put_first(connection, name, value)
         return held
 
@@ -92,7 +92,7 @@ class Store(Conversations, Queues):
             UnknownSpaceError: If there is no such space, perhaps since it was forgotten while a model replied.
         """
         self.require_space(space)
-        with self._write() as connection:
+        with self._write(space) as connection:
             expenses.add(connection, space, turn_id, stage, spent)
 
     # --- the graph -----------------------------------------------------------------------------------------
@@ -113,11 +113,9 @@ class Store(Conversations, Queues):
             StoreError: If the turn is consolidated already, a description is empty, a weight is not finite, or a source
                 turn is not stored. After any of these errors nothing is changed.
         """
-        with self._write() as connection:
+        with self._write(change.space) as connection:
             spaces = tables.spaces.c
-            # Locked, so that on a server nobody else changes the space before this transaction ends, as on SQLite.
-            query = select(spaces.revision).where(spaces.space == change.space).with_for_update()
-            revision = connection.scalar(query)
+            revision = connection.scalar(select(spaces.revision).where(spaces.space == change.space))
             if revision is None:
                 raise UnknownSpaceError(change.space, self.spaces())
             if change.revision not in (None, revision):
@@ -165,6 +163,14 @@ class Store(Conversations, Queues):
         )
         with self._read() as connection:
             return Counter({node_type: int(count) for node_type, count in connection.execute(query)})
+
+    def counts_of_type(self, node_type: str) -> Counter[SpaceId]:
+        """Number of active nodes of one type in each space that has any, as they are now."""
+        table = tables.nodes.c
+        of_type = table.type == node_type, table.status == NodeStatus.ACTIVE
+        query = select(table.space, func.count()).where(*of_type).group_by(table.space)
+        with self._read() as connection:
+            return Counter({SpaceId(space): int(count) for space, count in connection.execute(query)})
 
     def node(self, space: SpaceId, node_id: NodeId, *, as_of: datetime | None = None) -> Node:
         """One node, archived or not.
@@ -233,7 +239,7 @@ class Store(Conversations, Queues):
                 another reader keeps old pages in use; see ``empty_log``.
         """
         self.require_space(space)
-        with self._write() as connection:
+        with self._write(space) as connection:
             erased = erase.erase_turns(connection, space, turn_ids, before_erasing)
         self.empty_log()
         return erased
@@ -242,7 +248,7 @@ class Store(Conversations, Queues):
         """Erase spaces, all or none, and everything in them, as ``forget`` does; returns the number of nodes erased."""
         for space in spaces:
             self.require_space(space)
-        with self._write() as connection:
+        with self._write(*spaces) as connection:
             erased = erase.erase_spaces(connection, spaces, before_erasing)
         self.empty_log()
         return erased
@@ -273,7 +279,7 @@ class Store(Conversations, Queues):
         Raises:
             InvalidVectorError: If a vector has NaN or infinity, or there is not one row for each text.
         """
-        with self._write() as connection:
+        with self._write(space) as connection:
             keys = embeddings.put(connection, space, model, texts, vectors)
             if to_indexes:
                 changes.post(connection, space, keys, "upsert")

@@ -8,12 +8,13 @@ from sqlalchemy import Connection, delete, select, update
 
 from locigraph.kg.errors import UnknownTypeError
 from locigraph.kg.schema import COINED_FAMILY, LABEL_PATTERN, RELATION_LABELS, RelationLabel
-from locigraph.kg.store import tables
+from locigraph.kg.store import postgresql, tables
 from locigraph.kg.store.statements import chunks, insert_or_keep
 from locigraph.kg.types import SpaceId
 
 #: Description of a coined label where the words of a turn must not be shown.
 UNDESCRIBED = RELATION_LABELS[COINED_FAMILY].description
+_ALL = "labels"  # name of the lock under which labels, which spaces share, are added and removed
 _LABELS, _COINED = tables.relation_labels, tables.coined_labels
 
 
@@ -30,6 +31,7 @@ def coin(connection: Connection, space: SpaceId, coined: Mapping[str, str], turn
     Raises:
         UnknownTypeError: If a label does not match ``LABEL_PATTERN``.
     """
+    postgresql.take(connection, [_ALL])
     for name in sorted(coined):
         if not LABEL_PATTERN.fullmatch(name):
             raise UnknownTypeError(
@@ -50,6 +52,7 @@ def forget_turns(connection: Connection, turn_keys: Sequence[int]) -> None:
 
 def drop_unused(connection: Connection, space: SpaceId) -> None:
     """Erase coined labels that no edge has any more, since their names may reveal what was said."""
+    postgresql.take(connection, [_ALL])
     edges = tables.relations.c
     used = select(edges.label).where(edges.space == space)
     connection.execute(delete(_COINED).where(_COINED.c.space == space, _COINED.c.name.not_in(used)))

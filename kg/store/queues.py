@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -9,6 +10,7 @@ from sqlalchemy import delete, func, insert, select
 
 from locigraph.kg.store import tables
 from locigraph.kg.store.database import Database
+from locigraph.kg.store.statements import chunks
 from locigraph.kg.types import SpaceId
 
 _OUTBOX, _CHANGED = tables.outbox.c, tables.changed_spaces.c
@@ -60,10 +62,14 @@ class Queues(Database):
         with self._write() as connection:
             return connection.execute(statement).rowcount
 
-    def acknowledge_outbox(self, up_to: int) -> None:
-        """Drop the rows up to a sequence number, once the index has stored their changes durably."""
+    def acknowledge_outbox(self, rows: Sequence[OutboxRow]) -> None:
+        """Drop rows that were read, once the index has stored their changes durably.
+
+        Each is named, since on a server a row with a lower number may be committed after one with a higher number.
+        """
         with self._write() as connection:
-            connection.execute(delete(tables.outbox).where(_OUTBOX.seq <= up_to))
+            for chunk in chunks([row.seq for row in rows]):
+                connection.execute(delete(tables.outbox).where(_OUTBOX.seq.in_(chunk)))
 
     def changed_spaces(self) -> dict[SpaceId, int]:
         """Spaces whose graph embeddings must be recomputed, each with the number of its last change; oldest first."""
@@ -72,7 +78,27 @@ class Queues(Database):
         with self._read() as connection:
             return {SpaceId(space): int(number) for space, number in connection.execute(query)}
 
-    def acknowledge_change(self, space: SpaceId, up_to: int) -> None:
-        """Take a space off that list unless it changed after ``up_to``, the change that the index reflects."""
-        with self._write() as connection:
+    def acknowledge_change(self, space: SpaceId, up_to: int, *, by: str = "") -> None:
+        """Take a space off that list unless it changed after ``up_to``, the change that the index reflects.
+
+        ``by`` names the process that wrote its embeddings, for ``embedded_by``.
+        """
+        spaces = tables.spaces
+        with self._write(space) as connection:
             connection.execute(delete(tables.changed_spaces).where(_CHANGED.space == space, _CHANGED.seq <= up_to))
+            connection.execute(sa.update(spaces).where(spaces.c.space == space).values(embedded_by=by))
+
+    def embedded_by(self, space: SpaceId) -> str | None:
+        """Who wrote the graph embeddings of a space last; None if nobody has."""
+        with self._read() as connection:
+            by: str | None = connection.scalar(
+                select(tables.spaces.c.embedded_by).where(tables.spaces.c.space == space)
+            )
+            return by
+
+    def list_changed(self, spaces: Sequence[SpaceId]) -> None:
+        """Put spaces on that list, although nothing was changed, since their embeddings may be lacking."""
+        for space in spaces:
+            with self._write(space) as connection:
+                connection.execute(delete(tables.changed_spaces).where(_CHANGED.space == space))
+                connection.execute(insert(tables.changed_spaces).values(space=space))

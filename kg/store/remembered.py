@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, select
 
 from locigraph.kg.store import tables
+from locigraph.kg.store.statements import dialect_insert, insert_or_keep
 from locigraph.kg.types import SpaceId
 
 #: Name of the setting that identifies a store uniquely.
@@ -31,13 +32,13 @@ def get(connection: Connection, name: str) -> str | None:
 
 def put(connection: Connection, name: str, value: str) -> None:
     """Set the value of a setting."""
-    connection.execute(delete(tables.settings).where(tables.settings.c.name == name))
-    connection.execute(insert(tables.settings).values(name=name, value=value))
+    statement = dialect_insert(connection, tables.settings).values(name=name, value=value)
+    connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_={"value": value}))
 
 
 def put_first(connection: Connection, name: str, value: str) -> str:
     """Set the value of a setting unless it has one already; returns the value that it has then."""
+    connection.execute(insert_or_keep(connection, tables.settings).values(name=name, value=value))
     held = get(connection, name)
-    if held is None:
-        put(connection, name, value)
-    return value if held is None else held
+    assert held is not None
+    return held

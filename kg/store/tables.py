@@ -12,6 +12,8 @@ metadata = sa.MetaData(
     }
 )
 
+# Sorted by code points on every database, as Python sorts, whatever the locale of a server.
+NAME = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 # SQLite generates ids only for a column declared exactly as INTEGER PRIMARY KEY.
 _KEY = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
@@ -19,32 +21,34 @@ _KEY = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 spaces = sa.Table(
     "spaces",
     metadata,
-    sa.Column("space", sa.String, primary_key=True),
+    sa.Column("space", NAME, primary_key=True),
     # Counts the changes of the space, starting at a random number, so that a recreated space never repeats revisions.
     sa.Column("revision", sa.BigInteger, nullable=False, server_default="0"),
     # The owner (``kg.types.Scope``); null if none was given.
-    sa.Column("user", sa.String),
-    sa.Column("agent", sa.String),
+    sa.Column("user", NAME),
+    sa.Column("agent", NAME),
+    # The process that wrote the graph embeddings last: another one cannot know what it wrote.
+    sa.Column("embedded_by", NAME),
 )
 
 settings = sa.Table(
-    "settings", metadata, sa.Column("name", sa.String, primary_key=True), sa.Column("value", sa.Text, nullable=False)
+    "settings", metadata, sa.Column("name", NAME, primary_key=True), sa.Column("value", sa.Text, nullable=False)
 )
 
 node_types = sa.Table(
     "node_types",
     metadata,
-    sa.Column("name", sa.String, primary_key=True),
-    sa.Column("parent", sa.String, sa.ForeignKey("node_types.name")),
+    sa.Column("name", NAME, primary_key=True),
+    sa.Column("parent", NAME, sa.ForeignKey("node_types.name")),
     sa.Column("description", sa.Text, nullable=False),
 )
 
 relation_labels = sa.Table(
     "relation_labels",
     metadata,
-    sa.Column("name", sa.String, primary_key=True),
-    sa.Column("kind", sa.String, nullable=False),
-    sa.Column("family", sa.String, nullable=False),
+    sa.Column("name", NAME, primary_key=True),
+    sa.Column("kind", NAME, nullable=False),
+    sa.Column("family", NAME, nullable=False),
     sa.Column("description", sa.Text, nullable=False),
 )
 
@@ -53,8 +57,8 @@ relation_labels = sa.Table(
 coined_labels = sa.Table(
     "coined_labels",
     metadata,
-    sa.Column("space", sa.String, sa.ForeignKey("spaces.space"), primary_key=True),
-    sa.Column("name", sa.String, sa.ForeignKey("relation_labels.name", ondelete="CASCADE"), primary_key=True),
+    sa.Column("space", NAME, sa.ForeignKey("spaces.space"), primary_key=True),
+    sa.Column("name", NAME, sa.ForeignKey("relation_labels.name", ondelete="CASCADE"), primary_key=True),
     sa.Column("turn_key", _KEY, sa.ForeignKey("turns.key", ondelete="CASCADE")),
     sa.Column("description", sa.Text, nullable=False),
     sa.Index("ix_coined_labels_turn_key", "turn_key"),
@@ -64,16 +68,16 @@ turns = sa.Table(
     "turns",
     metadata,
     sa.Column("key", _KEY, primary_key=True),
-    sa.Column("space", sa.String, sa.ForeignKey("spaces.space"), nullable=False),
-    sa.Column("turn_id", sa.String, nullable=False),
-    sa.Column("conversation_id", sa.String, nullable=False),
-    sa.Column("session_id", sa.String, nullable=False),
+    sa.Column("space", NAME, sa.ForeignKey("spaces.space"), nullable=False),
+    sa.Column("turn_id", NAME, nullable=False),
+    sa.Column("conversation_id", NAME, nullable=False),
+    sa.Column("session_id", NAME, nullable=False),
     sa.Column("position", sa.Integer, nullable=False),
-    sa.Column("speaker", sa.String, nullable=False),
+    sa.Column("speaker", NAME, nullable=False),
     sa.Column("text", sa.Text, nullable=False),
     sa.Column("image_caption", sa.Text),
     sa.Column("spoken_at", sa.BigInteger),
-    sa.Column("state", sa.String, nullable=False),
+    sa.Column("state", NAME, nullable=False),
     sa.Column("error", sa.Text),
     sa.Index("uq_turns_space_turn_id", "space", "turn_id", unique=True),
     sa.Index("ix_turns_space_state", "space", "state"),
@@ -83,13 +87,13 @@ nodes = sa.Table(
     "nodes",
     metadata,
     sa.Column("key", _KEY, primary_key=True),
-    sa.Column("space", sa.String, sa.ForeignKey("spaces.space"), nullable=False),
-    sa.Column("id", sa.String, nullable=False),
-    sa.Column("type", sa.String, sa.ForeignKey("node_types.name"), nullable=False),
-    sa.Column("label", sa.String, nullable=False),
+    sa.Column("space", NAME, sa.ForeignKey("spaces.space"), nullable=False),
+    sa.Column("id", NAME, nullable=False),
+    sa.Column("type", NAME, sa.ForeignKey("node_types.name"), nullable=False),
+    sa.Column("label", NAME, nullable=False),
     sa.Column("description", sa.Text, nullable=False),
-    sa.Column("text_hash", sa.String, nullable=False),
-    sa.Column("status", sa.String, nullable=False),
+    sa.Column("text_hash", NAME, nullable=False),
+    sa.Column("status", NAME, nullable=False),
     sa.Column("created_at", sa.BigInteger, nullable=False),
     sa.Column("update_time", sa.BigInteger, nullable=False),
     sa.Column("valid_from", sa.BigInteger),
@@ -107,10 +111,10 @@ node_versions = sa.Table(
     sa.Column("key", _KEY, sa.ForeignKey("nodes.key", ondelete="CASCADE"), primary_key=True),
     sa.Column("recorded_until", sa.BigInteger, primary_key=True),
     sa.Column("version", sa.Integer, primary_key=True),
-    sa.Column("label", sa.String, nullable=False),
+    sa.Column("label", NAME, nullable=False),
     sa.Column("description", sa.Text, nullable=False),
-    sa.Column("text_hash", sa.String, nullable=False),
-    sa.Column("status", sa.String, nullable=False),
+    sa.Column("text_hash", NAME, nullable=False),
+    sa.Column("status", NAME, nullable=False),
     sa.Column("update_time", sa.BigInteger, nullable=False),
     sa.Column("valid_from", sa.BigInteger),
     sa.Column("valid_to", sa.BigInteger),
@@ -131,16 +135,16 @@ provenance = sa.Table(
 relations = sa.Table(
     "relations",
     metadata,
-    sa.Column("space", sa.String, sa.ForeignKey("spaces.space"), nullable=False),
+    sa.Column("space", NAME, sa.ForeignKey("spaces.space"), nullable=False),
     sa.Column("source", _KEY, nullable=False, primary_key=True),
-    sa.Column("label", sa.String, sa.ForeignKey("relation_labels.name"), nullable=False, primary_key=True),
+    sa.Column("label", NAME, sa.ForeignKey("relation_labels.name"), nullable=False, primary_key=True),
     sa.Column("target", _KEY, nullable=False, primary_key=True),
     sa.Column("weight", sa.Float, nullable=False),
     sa.Column("created_at", sa.BigInteger, nullable=False),
     # These two columns are never set; they remain because removing them would need a migration.
     sa.Column("valid_from", sa.BigInteger),
     sa.Column("valid_to", sa.BigInteger),
-    sa.Column("turn_id", sa.String),  # the turn whose consolidation made the edge
+    sa.Column("turn_id", NAME),  # the turn whose consolidation made the edge
     sa.ForeignKeyConstraint(["source"], ["nodes.key"], ondelete="CASCADE"),
     sa.ForeignKeyConstraint(["target"], ["nodes.key"], ondelete="CASCADE"),
     sa.Index("ix_relations_space", "space"),
@@ -152,8 +156,8 @@ embeddings = sa.Table(
     "embeddings",
     metadata,
     sa.Column("node_key", _KEY, sa.ForeignKey("nodes.key", ondelete="CASCADE"), primary_key=True),
-    sa.Column("model", sa.String, primary_key=True),
-    sa.Column("text_hash", sa.String, primary_key=True),
+    sa.Column("model", NAME, primary_key=True),
+    sa.Column("text_hash", NAME, primary_key=True),
     sa.Column("vector", sa.LargeBinary, nullable=False),  # float32, little-endian
 )
 
@@ -164,9 +168,9 @@ outbox = sa.Table(
     "outbox",
     metadata,
     sa.Column("seq", _KEY, primary_key=True),
-    sa.Column("space", sa.String, nullable=False),
+    sa.Column("space", NAME, nullable=False),
     sa.Column("node_key", sa.BigInteger, nullable=False),
-    sa.Column("action", sa.String, nullable=False),  # "upsert" or "delete"
+    sa.Column("action", NAME, nullable=False),  # "upsert" or "delete"
     sqlite_autoincrement=True,
 )
 
@@ -175,7 +179,7 @@ changed_spaces = sa.Table(
     "changed_spaces",
     metadata,
     sa.Column("seq", _KEY, primary_key=True),
-    sa.Column("space", sa.String, nullable=False),
+    sa.Column("space", NAME, nullable=False),
     sa.Index("ix_changed_spaces_space", "space"),
     sqlite_autoincrement=True,
 )
@@ -184,27 +188,27 @@ changed_spaces = sa.Table(
 tombstones = sa.Table(
     "tombstones",
     metadata,
-    sa.Column("space", sa.String, primary_key=True),
-    sa.Column("turn", sa.String, primary_key=True),
-    sa.Column("content", sa.String, nullable=False),
+    sa.Column("space", NAME, primary_key=True),
+    sa.Column("turn", NAME, primary_key=True),
+    sa.Column("content", NAME, nullable=False),
 )
 
 # Digests of the marks by which exports that have a forgotten turn under another id are recognised (``kg.store.alike``).
 tombstone_marks = sa.Table(
     "tombstone_marks",
     metadata,
-    sa.Column("space", sa.String, primary_key=True),
-    sa.Column("mark", sa.String, primary_key=True),
-    sa.Column("turn", sa.String, primary_key=True),  # as in ``tombstones``
+    sa.Column("space", NAME, primary_key=True),
+    sa.Column("mark", NAME, primary_key=True),
+    sa.Column("turn", NAME, primary_key=True),  # as in ``tombstones``
 )
 
 # Usage of language models by turn; turn "" holds usage for no particular turn, or for forgotten turns.
 spent = sa.Table(
     "spent",
     metadata,
-    sa.Column("space", sa.String, sa.ForeignKey("spaces.space"), primary_key=True),
-    sa.Column("turn_id", sa.String, primary_key=True),
-    sa.Column("stage", sa.String, primary_key=True),
+    sa.Column("space", NAME, sa.ForeignKey("spaces.space"), primary_key=True),
+    sa.Column("turn_id", NAME, primary_key=True),
+    sa.Column("stage", NAME, primary_key=True),
     sa.Column("calls", sa.BigInteger, nullable=False),
     sa.Column("read", sa.BigInteger, nullable=False),
     sa.Column("written", sa.BigInteger, nullable=False),

@@ -20,7 +20,7 @@ from locigraph.kg.store import IDENTITY, Store
 from locigraph.kg.times import epoch
 from locigraph.kg.types import NodeStatus, SpaceId
 from locigraph.retrieval.errors import IndexMismatchError
-from locigraph.retrieval.index.graph_collections import GRAPH_COLLECTION
+from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS, GRAPH_COLLECTION, REFRESH_LOCK
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.index.milvus_collection import FLAT_BELOW, Collection, CollectionSpec, IndexRow, IndexType
 
@@ -73,33 +73,31 @@ class DescriptionIndexer:
     def _opened(self) -> Collection:
         collection = self._index.open(DESCRIPTIONS)
         if self._is_of_another_store(collection):
-            cure = "run locigraph verify --rebuild true to rebuild it from this store"
-            if not self._index.is_embedded:  # where the other store may be in use
-                cure = "remove the collections from the server if the other store no longer exists"
             raise IndexMismatchError(
                 f"index {self._index.uri!r} holds the nodes of another store; give each store its own index with "
-                f"--index.uri, or {cure}"
+                "--index.uri, or run locigraph verify --rebuild true to rebuild it from this store"
             )
         return collection
 
     def drain(self, *, progress: bool = False) -> int:
         """Write the nodes that the outbox lists; if there is no collection yet, write every node.
 
-        If anything was forgotten, the whole index is rebuilt, since deleted rows stay in its files. This also removes
-        the graph embeddings until the next refresh, since those of neighbours may still carry what was forgotten. An
-        embedded index of another store, such as a deleted one of the same name, is rebuilt too; on a server such a
-        collection may be in use and is an error.
+        If anything was forgotten, an embedded index is rebuilt as a whole, since deleted rows stay in its files. This
+        also removes the graph embeddings until the next refresh, since those of neighbours may still carry what was
+        forgotten. An index that another store has left behind, such as a deleted one of the same name, is rebuilt too.
+        On a server, whose other users go on searching, the forgotten rows are deleted from all collections of the
+        store; the server removes them from its files when it next compacts them.
 
         Returns:
             Number of outbox rows that were handled.
 
         Raises:
-            IndexMismatchError: If the index must be rebuilt and a node has no vector of this indexer's model, or a
-                collection on a server belongs to another store.
+            IndexMismatchError: If the index must be rebuilt and a node has no vector of this indexer's model.
         """
-        if self._store.has_forgotten() or self._is_left_behind():
-            self._clear()
-        return self._write_due(progress)
+        with self._store.held(DESCRIPTIONS):  # else two processes could write a row in the wrong order
+            if self._index.is_embedded and (self._store.has_forgotten() or self._is_left_behind()):
+                self._clear()
+            return self._write_due(progress)
 
     def _is_of_another_store(self, collection: Collection) -> bool:
         return not collection.spec.may_be_of(self._store.setting(IDENTITY))
@@ -129,7 +127,7 @@ class DescriptionIndexer:
                     collection = self._write(space, upserts, deletes, collection)
                 if collection is not None:
                     collection.flush()
-                self._store.acknowledge_outbox(rows[-1].seq)
+                self._store.acknowledge_outbox(rows)
                 total += len(rows)
                 bar.update(len(rows))
         return total
@@ -169,7 +167,22 @@ class DescriptionIndexer:
             key for key, n in zip(keys, nodes, strict=True) if n.type not in searchable
         }
         collection.delete_nodes(space, [*deletes, *(key for key in upserts if key not in settled)])
+        if deletes and not self._index.is_embedded:
+            self._erase(space, deletes)
         return collection
+
+    def _erase(self, space: SpaceId, keys: Sequence[int]) -> None:
+        """Delete the rows of forgotten nodes from the collections of graph embeddings on a server.
+
+        In the collection in use, vectors of other turns that carry something of them are computed anew, since the space
+        is listed as changed. Earlier collections are dropped; a refresh in progress does so when it ends.
+        """
+        in_use, is_refreshed = self._index.alias_target(GRAPH_ALIAS), self._store.is_held(REFRESH_LOCK)
+        for name in self._index.owned(GRAPH_COLLECTION, self._store.identity()):
+            if name == in_use or is_refreshed:
+                self._index.open(name).delete_nodes(space, keys)
+            else:
+                self._index.drop(name)
 
     def verify(self) -> list[Difference]:
         """Compare the rows and vectors of every space with the store; rows of a space that is gone are surplus."""
@@ -177,8 +190,12 @@ class DescriptionIndexer:
             return []
         collection = self.collection()
         known = set(self._store.spaces())
-        gone = sorted(set(collection.spaces()) - known)
-        differences = [Difference(SpaceId(space), 0, collection.count(space), 0) for space in gone]
+        collection.synchronise()
+        differences = [
+            Difference(SpaceId(space), 0, rows, 0)
+            for space, rows in sorted(collection.counts().items())
+            if space not in known
+        ]
         for space in sorted(known):
             snapshot = self._store.snapshot(space, embedding_model=self._model)
             expected = {int(snapshot.keys[row]): int(row) for row in snapshot.active_rows(searchable_types())}
@@ -201,6 +218,7 @@ class DescriptionIndexer:
             IndexMismatchError: If a space is incomplete; names the first such space, and what to do.
         """
         collection = self.collection()
+        collection.synchronise()
         for space in spaces:
             counts, stored = self._store.node_counts(space), collection.count(space)
             due = sum(counts[kind] for kind in searchable_types())
@@ -219,13 +237,14 @@ class DescriptionIndexer:
         This also removes the graph embeddings until the next refresh.
 
         Raises:
-            IndexMismatchError: If a node has no vector of this indexer's model, or the index is on a server and belongs
-                to another store or the store holds no nodes; the index stays as it was.
+            IndexMismatchError: If a node has no vector of this indexer's model, or the index is on a server and the
+                store holds no nodes; the index stays as it was.
         """
         if not self._index.is_embedded and self._is_nothing_due():
             raise IndexMismatchError("the store holds no nodes, so there is nothing to index; run locigraph build")
-        self._clear()
-        return self._write_due(progress)  # lists every node, since there is no collection
+        with self._store.held(DESCRIPTIONS):
+            self._clear()
+            return self._write_due(progress)  # lists every node, since there is no collection
 
     def _is_nothing_due(self) -> bool:
         return not any(self._store.node_counts(space) for space in self._store.spaces())
@@ -239,8 +258,6 @@ class DescriptionIndexer:
                     f"space {space!r}: {nodes} without a vector of text encoder "
                     f"{self._model!r}; name the text encoder that built the graph, or run locigraph build with this one"
                 )
-        if not self._index.is_embedded and self._index.has(DESCRIPTIONS):
-            self._opened()  # raises if the collection belongs to another store
         self._index.clear(f"{DESCRIPTIONS}|{GRAPH_COLLECTION}", self._store.identity())
 
 

@@ -21,6 +21,7 @@ from locigraph.retrieval.index.milvus_collection import (
     index_of,
     schema_of,
 )
+from locigraph.retrieval.index.milvus_server import ServerAccess
 
 _UNFINISHED = "making_"  # name prefix of a collection that does not describe itself yet
 
@@ -30,18 +31,25 @@ class MilvusIndex:
 
     Args:
         uri: File path (Milvus Lite; one process at a time) or URL of a server.
-        token: Credentials for a server; empty for none.
+        access: How a server is reached.
+        namespace: Letters, digits and underscores put before all names, so that several stores can use one server;
+            empty for an index that no other store uses.
         is_reader: Whether the connection is used only for reading.
 
     Raises:
         IndexUnavailableError: If no connection can be made.
+        IndexMismatchError: If a server has a version that is not tested.
     """
 
-    def __init__(self, uri: str, *, token: str = "", is_reader: bool = False) -> None:
+    def __init__(
+        self, uri: str, *, access: ServerAccess = ServerAccess(), namespace: str = "", is_reader: bool = False
+    ) -> None:
         self.uri = uri
-        self._client = GuardedClient(uri, token, is_reader=is_reader)
-        # Used only for an embedded index, which no other process can change; cleared whenever collections change.
-        self._opened: dict[str, Collection] = {}
+        self._namespace = namespace
+        self._client = GuardedClient(uri, access, is_reader=is_reader)
+        # By name, for an embedded index, which no other process can change; cleared whenever collections change. By
+        # the server's number of the collection, for a server, where names and aliases are looked up each time.
+        self._opened: dict[str | int, Collection] = {}
 
     @property
     def is_embedded(self) -> bool:
@@ -50,6 +58,7 @@ class MilvusIndex:
 
     def close(self) -> None:
         """End the connection."""
+        self._opened.clear()
         self._client.close()
 
     def __enter__(self) -> MilvusIndex:
@@ -60,7 +69,15 @@ class MilvusIndex:
 
     def collections(self) -> list[str]:
         """Names of the collections, sorted, without aliases and unfinished collections."""
-        return sorted(name for name in self._client.list_collections() if not name.startswith(_UNFINISHED))
+        return [name for name in self._listed() if not name.startswith(_UNFINISHED)]
+
+    def _listed(self) -> list[str]:
+        """Names of the collections of this namespace, sorted, with unfinished ones."""
+        listed = self._client.list_collections()
+        return sorted(name.removeprefix(self._namespace) for name in listed if name.startswith(self._namespace))
+
+    def _full(self, name: str) -> str:
+        return self._namespace + name
 
     def create(self, name: str, spec: CollectionSpec) -> Collection:
         """Create an empty collection; an existing one of the same name is replaced.
@@ -72,17 +89,20 @@ class MilvusIndex:
                 f"index type {spec.index!r} with metric {spec.metric!r} is not supported; use FLAT or HNSW with "
                 "COSINE or IP"
             )
-        unfinished = _UNFINISHED + name
+        kind = _UNFINISHED + name.partition("_")[0]
+        for left in self._listed():  # by a process that was killed
+            if left.startswith(kind):
+                self.drop(left)
         self._opened.clear()
-        self.drop(unfinished)
+        unfinished, full = self._full(_UNFINISHED + name), self._full(name)
         self._client.create_collection(unfinished, schema=schema_of(spec), consistency_level="Session")
         # Do not wait: pymilvus would sleep for half a second before its first poll, and there is no row to index yet.
         self._client.create_index(unfinished, index_of(spec), sync=False)
         Collection(self._client, unfinished, spec).describe_itself()
         self.drop(name)
-        self._client.rename_collection(unfinished, name)
-        self._client.load_collection(name)
-        return Collection(self._client, name, spec)
+        self._client.rename_collection(unfinished, full)
+        self._client.load_collection(full)
+        return self.open(name)
 
     def open_or_create(self, name: str, spec: CollectionSpec) -> Collection:
         """Open or create a collection whose name only this project uses; one of an earlier version is replaced."""
@@ -127,26 +147,34 @@ class MilvusIndex:
             self._client.clear()
             return
         for name in self.owned(names, store):
-            for alias in self._client.list_aliases(name).get("aliases", []):
-                self._client.drop_alias(alias)
-            self._client.drop_collection(name)
+            for alias in self._aliases_of(name):
+                self._client.drop_alias(self._full(alias))
+            self._client.drop_collection(self._full(name))
 
     def open(self, name: str) -> Collection:
         """Open the collection of that name, or the one that an alias of that name points at.
 
-        For an embedded index, the same object is returned until a collection is created or dropped or an alias changes.
+        The same object is returned as long as the name stands for the same collection.
 
         Raises:
             IndexMismatchError: If there is none, or it is not one of ours.
         """
-        if name in self._opened:
+        if self.is_embedded and name in self._opened:
             return self._opened[name]
         if not self.has(name):
             raise IndexMismatchError(
                 f"index {self.uri!r} holds no collection {name!r}; run locigraph build or refresh first"
             )
+        known_as: str | int = name
+        full = self._full(name)
+        if not self.is_embedded:
+            # What is read is one collection, even if the alias is moved to another one meanwhile.
+            found = self._client.describe_collection(full)
+            known_as, full = found["collection_id"], found["collection_name"]
+            if known_as in self._opened:
+                return self._opened[known_as]
         try:
-            spec = described(self._client, name)
+            spec = described(self._client, full)
         except (IndexError, TypeError, ValueError) as error:
             cure = "run locigraph verify --rebuild true (and then refresh), or name another index with --index.uri"
             if not self.is_embedded:  # where ``clear`` leaves such a collection alone
@@ -155,32 +183,32 @@ class MilvusIndex:
                 f"collection {name!r} of index {self.uri!r} has no description of its own: it was made by an "
                 f"earlier version or other software; {cure}"
             ) from error
-        collection = Collection(self._client, name, spec)
-        if self.is_embedded:
-            self._opened[name] = collection
-        return collection
+        opened = Collection(self._client, full.removeprefix(self._namespace), spec, namespace=self._namespace)
+        self._opened[known_as] = opened
+        return opened
 
     def has(self, name: str) -> bool:
         """Whether a collection or alias of that name exists."""
-        return name in self._opened or bool(self._client.has_collection(name))
+        return name in self._opened or bool(self._client.has_collection(self._full(name)))
 
     def drop(self, name: str) -> None:
         """Remove a collection if it exists. An alias is ignored, since Milvus would follow it to another collection."""
         self._opened.clear()
-        if name in self._client.list_collections():
-            self._client.drop_collection(name)
+        if name in self._listed():
+            self._client.drop_collection(self._full(name))
 
     def alias_target(self, alias: str) -> str | None:
         """Name of the collection that an alias points at; None when there is no such alias."""
-        for name in self.collections():
-            if alias in self._client.list_aliases(name).get("aliases", []):
-                return name
-        return None
+        return next((name for name in self.collections() if alias in self._aliases_of(name)), None)
+
+    def _aliases_of(self, name: str) -> list[str]:
+        aliases = self._client.list_aliases(self._full(name)).get("aliases", [])
+        return [alias.removeprefix(self._namespace) for alias in aliases]
 
     def point(self, alias: str, name: str) -> None:
         """Make an alias point at a collection; readers see the old or the new collection, never none."""
         self._opened.clear()
         if self.alias_target(alias) is None:
-            self._client.create_alias(name, alias)
+            self._client.create_alias(self._full(name), self._full(alias))
         else:
-            self._client.alter_alias(name, alias)
+            self._client.alter_alias(self._full(name), self._full(alias))

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from locigraph.kg.errors import abridged
 from locigraph.kg.files import MAKE_ROOM, is_of_disk
 from locigraph.kg.temporary import held_folder
 from locigraph.retrieval.errors import IndexInUseError, IndexUnavailableError
+from locigraph.retrieval.index.milvus_server import ServerAccess, cure_of
 
 # pymilvus pings an idle server every 10 seconds; Milvus Lite, idle while a model trains, takes that for an attack.
 _GRPC = {"grpc.keepalive_permit_without_calls": False}
@@ -44,20 +46,20 @@ _REBUILD = "run locigraph verify --rebuild true to rebuild it from the store"
 class GuardedClient:
     """A ``MilvusClient`` whose failures are raised as ``IndexUnavailableError``.
 
-    It forwards every method of ``MilvusClient``.
+    It forwards every method of ``MilvusClient``. A server is given a time limit for each request.
 
     Args:
         uri: File path (Milvus Lite) or URL of a server.
-        token: Credentials for a server; empty for none.
+        access: How a server is reached.
         is_reader: Whether the client is used only for reading. Milvus Lite writes even then, so a reader gets a copy of
             an index that it cannot write to.
     """
 
-    def __init__(self, uri: str, token: str, *, is_reader: bool = False) -> None:
+    def __init__(self, uri: str, access: ServerAccess = ServerAccess(), *, is_reader: bool = False) -> None:
         self.uri = uri
         self._is_reader = is_reader
         self.is_embedded = "://" not in uri
-        self._token = token
+        self._access = access
         if self.is_embedded and not uri.endswith(".db"):
             raise IndexUnavailableError(
                 f"index {uri!r}: the path of an embedded index must end in .db; name such a path"
@@ -69,16 +71,23 @@ class GuardedClient:
 
     def _connect(self) -> None:
         self._stop: Callable[[], object] = lambda: None
-        self._client: MilvusClient = self.guarded("connect", self._connected)()
+        options = {} if self.is_embedded else self._access.options()
+        self._client: MilvusClient = self.guarded("connect", self._connected)(**options)
+        if not self.is_embedded:
+            try:
+                self._access.require_known(self.uri, self.get_server_version())
+            except BaseException:
+                self.close()
+                raise
 
-    def _connected(self) -> MilvusClient:
+    def _connected(self, **access: Any) -> MilvusClient:
         address, options = self.uri, dict(_GRPC)
         if self.is_embedded:
             address, self._stop = _served(self.uri, is_reader=self._is_reader)
         if self.is_embedded or address.startswith(_LOCAL):
             options["grpc.enable_http_proxy"] = False  # a network proxy cannot reach this machine's own addresses
         try:
-            return MilvusClient(address, token=self._token, grpc_options=options)
+            return MilvusClient(address, grpc_options=options, dedicated=True, **access)
         except BaseException:
             self._stop()
             raise
@@ -114,11 +123,12 @@ class GuardedClient:
                 ) from error
             except (MilvusException, OSError, RuntimeError, ValueError) as error:
                 of = f" {arguments[0]!r}" if arguments and arguments[0] != self.uri else ""
-                cure = "check that the server is running"
                 if is_of_disk(error):
                     cure = MAKE_ROOM
                 elif self.is_embedded:
                     cure = f"unless this process has closed the index, it may be damaged: {_REBUILD}"
+                else:
+                    cure = cure_of(str(error), self._access)
                 raise IndexUnavailableError(
                     f"index {self.uri!r}: cannot {what}{of}: {abridged(error, 300)}; {cure}"
                 ) from error
@@ -127,7 +137,10 @@ class GuardedClient:
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         what = method.replace("has_", "look for_").replace("_", " ")
-        return self.guarded(what, getattr(self._client, method))
+        action = getattr(self._client, method)
+        if not self.is_embedded:  # without a limit, pymilvus would retry for minutes
+            action = partial(action, timeout=self._access.timeout_of(method))
+        return self.guarded(what, action)
 
 
 def _require_own_folder(path: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeVar
@@ -29,6 +30,9 @@ FLAT_BELOW = 50_000
 _HNSW = {"M": 16, "efConstruction": 200}
 _HNSW_EF = 256
 _BATCH = 1_000
+# A server keeps what it has acknowledged and searches it at once. Sealing it would take seconds, and leave a file for
+# each turn; it seals large parts by itself, and is asked to after so many rows, so that they are indexed.
+_SEALED_FROM = 5_000
 _SELF = "self"  # primary key of the row in which a collection describes itself, in a space that no search can name
 _NO_SPACE = ""
 _ROW_FIELDS = ["space", "node_key", "node_id", "type", "recorded_at", "turns"]
@@ -77,10 +81,12 @@ class IndexRow:
 class Collection:
     """One collection of an index; made by ``MilvusIndex.create`` or ``open``."""
 
-    def __init__(self, client: GuardedClient, name: str, spec: CollectionSpec) -> None:
+    def __init__(self, client: GuardedClient, name: str, spec: CollectionSpec, *, namespace: str = "") -> None:
         self._client = client
         self.name = name
         self.spec = spec
+        self._full = namespace + name
+        self._unsealed = 0  # rows written since the last flush
 
     @property
     def version(self) -> str:
@@ -108,14 +114,18 @@ class Collection:
             "pk": _SELF, "space": _NO_SPACE, "node_key": -1, "node_id": _SELF, "type": _SELF, "recorded_at": 0,
             "turns": json.dumps(asdict(self.spec)), "vector": vector,
         }  # fmt: skip
-        self._client.upsert(self.name, [row])
+        self._client.insert(self._full, [row])
 
-    def upsert(self, rows: Sequence[IndexRow], vectors: NDArray[np.float32]) -> None:
+    def upsert(self, rows: Sequence[IndexRow], vectors: NDArray[np.float32], *, are_new: bool = False) -> None:
         """Write rows; a row of the same node and space is replaced.
+
+        On a server old rows are deleted and new ones inserted, since Milvus 2.3 upserts into wrong partitions. A crash
+        between the two leaves rows missing, so callers keep them on a list of what is due until this has returned.
 
         Args:
             rows: Rows of the nodes.
             vectors: Embeddings of the nodes, float32 [rows, dim].
+            are_new: Whether there certainly is no row of these nodes yet, which saves a server the deletion.
 
         Raises:
             InvalidVectorError: If a vector holds NaN or infinity or the shape is wrong; nothing is written then.
@@ -139,21 +149,43 @@ class Collection:
                 }
                 for row, vector in batch
             ]  # fmt: skip
-            self._client.upsert(self.name, written)
+            if self._client.is_embedded:
+                self._client.upsert(self._full, written)
+                continue
+            if not are_new:
+                self._client.delete(self._full, filter=_among([str(row["pk"]) for row in written]))
+            self._client.insert(self._full, written)
+            self._unsealed += len(written)
 
     def delete_nodes(self, space: str, node_keys: Iterable[int]) -> None:
         """Remove nodes of a space, but not from views of it."""
         for batch in _batches([_primary_key(space, key) for key in node_keys], _BATCH):
-            self._client.delete(self.name, filter=_among(batch))
+            self._client.delete(self._full, filter=_among(batch))
+
+    def delete_space(self, space: str) -> None:
+        """Remove all rows of a space, but not of views of it."""
+        self._client.delete(self._full, filter=f"space == {quote(space)}")
 
     def flush(self) -> None:
-        """Build the index over what was written; until then those rows are searched by a slow loop."""
-        self._client.flush(self.name)
+        """Complete what was written: Milvus Lite searches it by a slow loop before, a server is asked where it pays."""
+        if self._client.is_embedded or self._unsealed >= _SEALED_FROM:
+            self._client.flush(self._full)
+            self._unsealed = 0
+
+    def synchronise(self) -> None:
+        """Let later reads see everything that other processes have written to a server until now; takes up to .2 s.
+
+        Reads see this process's own writes at once. For those of others, the server is asked once to wait until it has
+        taken in all that was written before; what it has taken in, every later read sees.
+        """
+        if not self._client.is_embedded:
+            where = f"pk == {quote(_SELF)}"
+            self._client.query(self._full, filter=where, output_fields=["pk"], consistency_level="Strong")
 
     def count(self, space: str | None = None) -> int:
         """Number of rows of a space; None counts those of all spaces."""
         where = f"pk != {quote(_SELF)}" if space is None else f"space == {quote(space)}"
-        return int(self._client.query(self.name, filter=where, output_fields=["count(*)"])[0]["count(*)"])
+        return int(self._client.query(self._full, filter=where, output_fields=["count(*)"])[0]["count(*)"])
 
     def node_keys(self, space: str) -> list[int]:
         """Keys of the nodes that a space has here, sorted."""
@@ -169,12 +201,12 @@ class Collection:
             for row in self._all(_ROW_FIELDS, f"space == {quote(space)}")
         }  # fmt: skip
 
-    def spaces(self) -> list[str]:
-        """Spaces, and views of them, that have rows here, sorted; reads every row."""
-        return sorted({row["space"] for row in self._all(["space"], f"pk != {quote(_SELF)}")})
+    def counts(self) -> Counter[str]:
+        """Number of rows of each space, and view of a space, that has any; reads every row once."""
+        return Counter(row["space"] for row in self._all(["space"], f"pk != {quote(_SELF)}"))
 
     def _all(self, fields: list[str], where: str) -> Iterator[dict[str, Any]]:
-        iterator = self._client.query_iterator(self.name, batch_size=_BATCH, filter=where, output_fields=fields)
+        iterator = self._client.query_iterator(self._full, batch_size=_BATCH, filter=where, output_fields=fields)
         read = self._client.guarded("read", iterator.next)
         while rows := read():
             yield from rows
@@ -185,7 +217,7 @@ class Collection:
         vectors: dict[int, NDArray[np.float32]] = {}
         for batch in _batches(node_keys, 200):
             where = _among([_primary_key(space, key) for key in batch])
-            rows = self._client.query(self.name, filter=where, output_fields=["node_key", "vector"])
+            rows = self._client.query(self._full, filter=where, output_fields=["node_key", "vector"])
             vectors.update((int(row["node_key"]), np.asarray(row["vector"], dtype=np.float32)) for row in rows)
         return vectors
 
@@ -207,7 +239,7 @@ class Collection:
         if self.spec.index == "HNSW":
             parameters["params"] = {"ef": max(_HNSW_EF, limit)}
         replies = self._client.search(
-            self.name,
+            self._full,
             data=[vector],
             limit=limit,
             filter=filter_expression(scope),

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 from locigraph.kg.corpora import Corpus, load_corpus
 from locigraph.kg.counts import counted, is_or_are
-from locigraph.kg.errors import LocigraphError, abridged
-from locigraph.kg.store import Store
+from locigraph.kg.errors import LocigraphError, MissingStoreError, abridged
+from locigraph.kg.store import IDENTITY, Store
 from locigraph.kg.store.engine import file_of
 from locigraph.kg.types import Question, SpaceId, TurnState
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
@@ -20,6 +20,7 @@ from locigraph.scripts.assembly.defaults import SHIPPED_ADAPTER, model_and_dtype
 from locigraph.scripts.assembly.settings import DEFAULT, CorpusSettings, EncoderSettings, IndexSettings
 
 _UNNAMED = "sample"  # the corpus that is read where none is named
+_IDENTITY_LENGTH = 16  # hexadecimal digits of a store's identity in names on a server: none of 2^32 stores share them
 
 if TYPE_CHECKING:
     from locigraph.retrieval.index.milvus import MilvusIndex
@@ -110,7 +111,12 @@ def held_out_encoder(settings: EncoderSettings, questions: Sequence[Question]) -
 def present_store(path: str) -> AbstractContextManager[Store | None]:
     """A store, opened for reading; None if it does not exist yet."""
     file = file_of(path)
-    return Store(path, access="read") if file is None or file.is_file() else nullcontext()
+    if file is not None and not file.is_file():
+        return nullcontext()
+    try:
+        return Store(path, access="read")
+    except MissingStoreError:
+        return nullcontext()
 
 
 def existing_store(path: str, *, access: Literal["write", "read"] = "read") -> Store:
@@ -146,12 +152,14 @@ def partial_memory(graph: Store, spaces: Sequence[SpaceId]) -> list[str]:
     return lines
 
 
-def vector_index(settings: IndexSettings, store: str, *, is_reader: bool = False) -> MilvusIndex:
+def vector_index(settings: IndexSettings, store: Store, *, is_reader: bool = False) -> MilvusIndex:
     """The vector index; by default a file beside the store.
+
+    On a server, the names of a store's collections begin with its identity, so that many stores can use one server.
 
     Args:
         settings: Where it is.
-        store: The graph's path or URL.
+        store: The graph.
         is_reader: Whether to open it for reading only; then a missing embedded index is an error and is not created.
 
     Raises:
@@ -159,10 +167,14 @@ def vector_index(settings: IndexSettings, store: str, *, is_reader: bool = False
     """
     from locigraph.retrieval.index.milvus import MilvusIndex
 
-    uri = index_uri(settings, store)
-    if is_reader and "://" not in uri and not Path(uri).exists():
-        raise LocigraphError(f"index {uri!r} does not exist; run locigraph build, or name another with --index.uri")
-    return MilvusIndex(uri, token=settings.token, is_reader=is_reader)
+    uri = index_uri(settings, store.url)
+    if "://" not in uri:
+        if is_reader and not Path(uri).exists():
+            raise LocigraphError(f"index {uri!r} does not exist; run locigraph build, or name another with --index.uri")
+        return MilvusIndex(uri, is_reader=is_reader)
+    identity = (store.setting(IDENTITY) or "") if is_reader else store.identity()
+    namespace = f"store_{identity[:_IDENTITY_LENGTH]}_"
+    return MilvusIndex(uri, access=settings, namespace=namespace, is_reader=is_reader)
 
 
 def index_uri(settings: IndexSettings, store: str) -> str:

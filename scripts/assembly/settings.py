@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from locigraph.kg.name_list import Names, names_in
+from locigraph.retrieval.index.milvus_server import ServerAccess
 
 #: Number format of the text encoder where none is named.
 DEFAULT_DTYPE: Literal["float32"] = "float32"
@@ -175,13 +176,11 @@ QUICK_LLM = ModelSettings(timeout_s=10.0, deadline_s=10.0)
 
 
 @dataclass(frozen=True)
-class IndexSettings:
+class IndexSettings(ServerAccess):
     """The vector index.
 
     Attributes:
         uri: Path of a Milvus Lite file or URL of a server; null takes ``graph.index.db`` beside ``graph.sqlite``.
-        token: Credentials for a server.
     """
 
     uri: str | None = None
-    token: str = ""

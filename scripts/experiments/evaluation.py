@@ -100,7 +100,7 @@ class Evaluation:
         corpus, questions = self.corpus, self.corpus.questions
         with (
             Store(store) as graph,
-            opening.vector_index(index, store) as vectors,
+            opening.vector_index(index, graph) as vectors,
             learning.more_training_sets(self.also if self.folds else None, corpus, encoder, validation=0) as others,
         ):
             failed = graphs.build_graph(corpus, self.extractor, graph, self.encoder)

@@ -114,7 +114,7 @@ class Parts:
     def index(self) -> MilvusIndex:
         """The vector index."""
         if self._vectors is None:
-            found = opening.vector_index(self._index_settings, self.graph.url, is_reader=self.is_readonly)
+            found = opening.vector_index(self._index_settings, self.graph, is_reader=self.is_readonly)
             self._vectors = self._opened.enter_context(found)
         return self._vectors
 

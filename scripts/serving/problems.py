@@ -15,6 +15,8 @@ from starlette.responses import Response
 from locigraph.consolidation.errors import LanguageModelError
 from locigraph.kg.errors import (
     LocigraphError,
+    MissingStoreError,
+    StoreUnavailableError,
     StoreVersionError,
     TurnConflictError,
     UnknownNodeError,
@@ -63,6 +65,8 @@ _STATUS: dict[type[LocigraphError], int] = {
     BusyError: 503,
     LanguageModelError: 503,
     StoreVersionError: 503,
+    MissingStoreError: 503,
+    StoreUnavailableError: 503,
     IndexUnavailableError: 503,
     IndexMismatchError: 503,
     TextEncoderError: 503,

@@ -189,7 +189,7 @@ def _indexes(store: Store, indexer: DescriptionIndexer, name: SpaceId) -> None:
     assert sorted(collection.rows(name)) == keys
     assert {row.space for row in collection.rows(name).values()} == {name}
     assert collection.vectors(name, victims) == {}
-    assert name in collection.spaces()
+    assert name in collection.counts()
     for searched in (collection, memory):
         assert len(searched.search(query, SearchFilter(name), top_k=50)) == 3
         assert len(searched.search(query, SearchFilter(name, ("episode",), MONDAY), top_k=50)) <= 2

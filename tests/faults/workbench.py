@@ -237,7 +237,7 @@ def state(folder: Path) -> dict[str, Any]:
                 collection = index.open(name)
                 found[f"rows of {name}"] = sorted(
                     (space, row.node_id, row.type, row.recorded_at, row.turn_ids)
-                    for space in collection.spaces()
+                    for space in collection.counts()
                     for row in collection.rows(space).values()
                 )
     if (folder / "mean").exists():

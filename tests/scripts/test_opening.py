@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from locigraph.kg.errors import LocigraphError
+from locigraph.kg.store import Store
 from locigraph.scripts.assembly.opening import text_cache, vector_index
 from locigraph.scripts.assembly.settings import EncoderSettings, IndexSettings
 
@@ -13,9 +14,10 @@ def test_every_store_has_an_index_file_of_its_own(tmp_path: Path) -> None:
     names = ["graph.sqlite", "graph.rules", "graph.recorded", "graph.db"]
     uris = []
     for name in names:
-        with vector_index(IndexSettings(), str(tmp_path / name)) as index:
+        with Store(tmp_path / name) as store, vector_index(IndexSettings(), store) as index:
             uris.append(Path(index.uri).name)
-    with vector_index(IndexSettings(), f"sqlite+pysqlite:///{tmp_path / 'graph.sqlite'}?timeout=3") as index:
+    url = f"sqlite+pysqlite:///{tmp_path / 'graph.sqlite'}?timeout=3"
+    with Store(url) as store, vector_index(IndexSettings(), store) as index:
         assert Path(index.uri) == tmp_path / "graph.index.db"
     assert uris == ["graph.index.db", "graph.rules.index.db", "graph.recorded.index.db", "graph.db.index.db"]
 

@@ -60,7 +60,7 @@ def test_without_an_index_a_strategy_finds_in_memory_what_it_finds_in_the_index(
     ana = SpaceId("ana")
     with (
         Store(path) as store,
-        opening.vector_index(IndexSettings(), path) as index,
+        opening.vector_index(IndexSettings(), store) as index,
         SearchParts(store, encoder, spaces=[ana], index=index) as parts,
         SearchParts(store, encoder, spaces=[ana]) as in_memory,
     ):

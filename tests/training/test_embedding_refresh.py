@@ -289,7 +289,7 @@ def test_a_view_of_an_earlier_time_is_a_tenant_of_its_own(index: MilvusIndex) ->
     early = View(VIEWS[0].space, datetime(2024, 1, 1, tzinfo=UTC))
     assert early.name == "planted1@1704067200"
     done = refresh(index, small_checkpoint(), [VIEWS[0], early], lambda view: SPACES[VIEWS[0]], progress=None)
-    assert index.open(done.collection).spaces() == ["planted1", "planted1@1704067200"]
+    assert sorted(index.open(done.collection).counts()) == ["planted1", "planted1@1704067200"]
 
 
 def test_a_query_encoder_of_another_checkpoint_is_refused(index: MilvusIndex) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from alembic.script import ScriptDirectory
 
 #: The newest revision. It is written here so that opening a store need not import Alembic and read all revisions.
-HEAD = "0009"
+HEAD = "0010"
 _REVISION = sa.select(sa.column("version_num", sa.String())).select_from(sa.table("alembic_version"))
 
 
@@ -38,6 +38,11 @@ def is_current(connection: Connection, *, url: str) -> bool:
             "upgrade locigraph or use another store"
         )
     return current == HEAD
+
+
+def is_empty(connection: Connection) -> bool:
+    """Whether a database has none of our tables, and no revision."""
+    return _revision_of(connection) is None and not sa.inspect(connection).has_table("turns")
 
 
 def upgrade(connection: Connection, *, url: str) -> None:

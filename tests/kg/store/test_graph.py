@@ -623,7 +623,7 @@ def test_every_change_of_a_node_tells_the_indexes_in_order(store: Store) -> None
         return [(row.space, row.node_key, row.action) for row in store.read_outbox(limit=100)]
 
     assert rows() == [(SPACE, key, "upsert") for key in (first, second, fact_key)]
-    store.acknowledge_outbox(store.read_outbox(limit=100)[-1].seq)
+    store.acknowledge_outbox(store.read_outbox(limit=100))
     assert rows() == []
     store.commit(GraphChange(SPACE, MONDAY, updates=(NodeUpdate(ids["fact"], label="x"),)))
     store.put_embeddings(SPACE, "m", texts_of([store.node(SPACE, ids["first"])]), np.ones((1, 2), dtype=np.float32))
@@ -636,7 +636,7 @@ def test_acknowledging_part_of_the_outbox_keeps_the_rest(store: Store) -> None:
     filled(store)
     rows = store.read_outbox(limit=2)
     assert len(rows) == 2
-    store.acknowledge_outbox(rows[0].seq)
+    store.acknowledge_outbox(rows[:1])
     assert [row.seq for row in store.read_outbox(limit=100)] == [rows[1].seq, rows[1].seq + 1]
 
 
@@ -645,7 +645,7 @@ def test_further_provenance_concerns_no_index(store: Store) -> None:
     store.append_turns(turns)
     nodes = [fact("f", "a fact", turns[0]), fact("e", "Ann", turns[0], kind="entity")]
     ids = store.commit(change_of(turns[0], nodes=nodes))
-    store.acknowledge_outbox(100)
+    store.acknowledge_outbox(store.read_outbox(limit=100))
     said_again = [NodeUpdate(ids[ref], add_provenance=(turns[1].turn_id,)) for ref in ("f", "e")]
     store.commit(change_of(turns[1], updates=said_again))
     (episode,) = (node for node in store.nodes(SPACE, types=["episode"]) if node.provenance == ("t1",))

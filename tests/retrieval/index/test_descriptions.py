@@ -3,7 +3,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pyarrow import parquet
 
 from locigraph.kg.store import Store
+from locigraph.kg.store.queues import OutboxRow
 from locigraph.kg.types import GraphChange, NodeId, NodeStatus, NodeUpdate, SpaceId, TurnId
 from locigraph.retrieval.errors import IndexMismatchError, IndexUnavailableError
 from locigraph.retrieval.index.descriptions import DESCRIPTIONS, DescriptionIndexer, Difference, index_type
@@ -28,7 +29,7 @@ ENCODER = FakeEncoder(16)
 class CrashingStore(Store):
     """A store whose process dies when it should acknowledge what was indexed."""
 
-    def acknowledge_outbox(self, up_to: int) -> None:
+    def acknowledge_outbox(self, rows: Sequence[OutboxRow]) -> None:
         raise KeyboardInterrupt
 
 
@@ -152,27 +153,6 @@ def test_an_index_that_a_deleted_store_has_left_is_made_anew(store: Store, clean
         indexer_of(another, clean).drain()
         assert indexer_of(another, clean).verify() == [Difference(SPACE, 0, 0, 0)]
     assert clean.collections() == [DESCRIPTIONS]
-
-
-def test_a_server_s_collection_of_another_store_is_refused_and_kept_until_it_is_rebuilt(
-    store: Store, clean: MilvusIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    indexer_of(store, clean).drain()
-    with Store(tmp_path / "another.sqlite") as another:
-        tell(another, SPACE)
-        with monkeypatch.context() as as_server:
-            as_server.setattr(MilvusIndex, "is_embedded", False)
-            with pytest.raises(IndexMismatchError, match="holds the nodes of another store"):
-                indexer_of(another, clean).drain()
-            another.forget(SPACE, [TurnId("t0")])
-            for clearing in (indexer_of(another, clean).drain, indexer_of(another, clean).rebuild):
-                with pytest.raises(
-                    IndexMismatchError, match="remove the collections from the server if the other store"
-                ):
-                    clearing()
-        assert indexer_of(store, clean).verify() == [Difference(SPACE, 0, 0, 0)]
-        indexer_of(another, clean).rebuild()
-        assert indexer_of(another, clean).verify() == [Difference(SPACE, 0, 0, 0)]
 
 
 def test_a_collection_of_an_earlier_version_which_names_no_store_is_taken_as_ours(
@@ -411,7 +391,7 @@ def test_a_space_that_the_index_lacks_or_holds_in_part_is_not_searched(store: St
         IndexMismatchError, match=r"the index holds 0 of 3 searchable nodes.*run locigraph verify, which"
     ):
         indexer.require_complete([SPACE, OTHER_SPACE])
-    store.acknowledge_outbox(store.read_outbox(limit=100)[-1].seq)  # to another index
+    store.acknowledge_outbox(store.read_outbox(limit=100))  # to another index
     with pytest.raises(IndexMismatchError, match=r"holds 0 of 3.*run locigraph verify --rebuild true"):
         indexer.require_complete([OTHER_SPACE])
     indexer.require_complete([SPACE])

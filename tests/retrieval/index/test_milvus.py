@@ -23,7 +23,7 @@ from locigraph.kg.errors import InvalidVectorError
 from locigraph.kg.files import MAKE_ROOM
 from locigraph.kg.types import NodeId, TurnId
 from locigraph.retrieval.errors import FilterError, IndexMismatchError, IndexUnavailableError
-from locigraph.retrieval.index import milvus, milvus_client, milvus_collection
+from locigraph.retrieval.index import milvus_client, milvus_collection
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.index.milvus_collection import Collection, CollectionSpec, IndexRow
 from locigraph.retrieval.protocols import SearchFilter
@@ -120,7 +120,7 @@ def test_nothing_recorded_after_as_of_is_found(shared: Collection) -> None:
 def test_the_collections_own_description_is_never_a_row(shared: Collection) -> None:
     assert shared.count() == 2 * ROWS
     assert shared.count("harbor") == ROWS
-    assert shared.spaces() == ["harbor", "meadow"]
+    assert shared.counts() == {"harbor": ROWS, "meadow": ROWS}
     assert shared.node_keys("harbor") == list(range(ROWS))
 
 
@@ -219,7 +219,7 @@ def test_no_name_breaks_out_of_a_filter_not_even_through_the_iterators_cursor(
     empty.upsert([row(9_000 + i, "victim") for i in range(5)], random_vectors(5))
     assert empty.node_keys(name) == list(range(count))
     assert {each.space for each in empty.rows(name).values()} == {name}
-    assert empty.spaces() == sorted([name, "victim"])
+    assert sorted(empty.counts()) == sorted([name, "victim"])
     assert (empty.count(name), empty.count("victim"), empty.count()) == (count, 5, count + 5)
     found = empty.search(random_vectors(1)[0], SearchFilter(name), top_k=5)
     assert len(found) == 5
@@ -343,67 +343,6 @@ def test_clearing_leaves_what_is_not_the_indexs_own(tmp_path: Path) -> None:
         index.clear("", "")
         assert index.collections() == []
     assert (tmp_path / "index.db" / "thesis.tex").read_text() == "years"
-
-
-class FakeServer:
-    """A client of a server that holds collections and their aliases, and drops none that an alias points at.
-
-    Args:
-        stores: Identity of the store that a collection names in the row that describes it; one that is not given is of
-            other software.
-        aliases: The aliases of each collection.
-    """
-
-    is_embedded = False
-
-    def __init__(self, stores: dict[str, str], **aliases: list[str]) -> None:
-        self.held = aliases
-        self.stores = stores
-
-    def has_collection(self, name: str) -> bool:
-        return name in self.held
-
-    def describe_collection(self, name: str) -> dict[str, Any]:
-        fields = ["pk", *milvus_collection._ROW_FIELDS] if name in self.stores else ["pk", "photo"]
-        return {"fields": [{"name": field} for field in fields]}
-
-    def load_collection(self, name: str) -> None:
-        pass
-
-    def query(self, name: str, **options: Any) -> list[dict[str, str]]:
-        return [{"turns": json.dumps(asdict(replace(SPEC, store=self.stores[name])))}]
-
-    def list_collections(self) -> list[str]:
-        return list(self.held)
-
-    def list_aliases(self, name: str) -> dict[str, Any]:
-        return {"aliases": list(self.held[name])}
-
-    def drop_alias(self, alias: str) -> None:
-        for aliases in self.held.values():
-            if alias in aliases:
-                aliases.remove(alias)
-
-    def drop_collection(self, name: str) -> None:
-        assert not self.held[name], f"{name} is still pointed at"
-        del self.held[name]
-
-
-def test_clearing_a_server_drops_aliases_and_leaves_the_collections_of_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    stores = {"descriptions": "ours", "emb_1": "ours", "emb_2": "", "emb_3": "theirs", "other": "ours"}
-    kept: dict[str, list[str]] = {
-        "emb_3": [],
-        "emb_4": [],
-        "photos": ["graph_of"],
-        "descriptions_of_goods": [],
-        "other": [],
-    }
-    server = FakeServer(stores, descriptions=[], emb_1=["graph", "old"], emb_2=[], **kept)
-    monkeypatch.setattr(milvus, "GuardedClient", lambda uri, token, is_reader: server)
-    MilvusIndex("http://server:19530").clear("descriptions|emb_[0-9]", "ours")
-    assert server.held == kept
 
 
 def test_structure_that_thousands_of_turns_mention_can_be_indexed(empty: Collection) -> None:

@@ -1,0 +1,92 @@
+"""A standalone Milvus server from the PyPI package ``milvus``, which holds the server itself.
+
+It is fenced as far as it allows: every part is told to use 127.0.0.1, all ports are free ones, and all files are in one
+folder. It listens on all interfaces nevertheless, so a machine that others can reach needs a firewall.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.servers.processes import end, free_port, wait_until
+
+_PARTS = ("rootCoord", "proxy", "queryCoord", "queryNode", "indexNode", "dataCoord", "dataNode")
+
+
+@dataclass(frozen=True)
+class MilvusServer:
+    """A running server.
+
+    Attributes:
+        pid: Its process.
+        port: The port of 127.0.0.1 on which it answers.
+        folder: Its files.
+    """
+
+    pid: int
+    port: int
+    folder: str
+
+    @property
+    def uri(self) -> str:
+        """Address for ``--index.uri``."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def kill(self) -> None:
+        """Stop it as a crash would."""
+        end(self.pid, signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Stop it; what it has acknowledged is in its folder."""
+        end(self.pid)
+
+
+def start(folder: Path, *, port: int | None = None) -> MilvusServer:
+    """Start a server on a folder, which is made where it is absent; raises RuntimeError where it is not installed."""
+    try:
+        import milvus
+    except ImportError as error:
+        raise RuntimeError("the Milvus server is not installed; run make servers") from error
+    folder = folder.absolute()
+    config = milvus.MilvusServerConfig(data_dir=str(folder))
+    port = port or free_port()
+    for name in [name for name in config.configurable_items if name.endswith("_port")]:
+        config.configs[name] = port if name == "proxy_port" else free_port()
+    for part in _PARTS:
+        config.set(f"{part}.ip", "127.0.0.1")
+    config.resolve()
+    milvus._initialize_data_files(str(folder))
+    health = free_port()
+    environment = dict(
+        os.environ,
+        DEPLOY_MODE="STANDALONE",
+        METRICS_PORT=str(health),
+        MILVUS_RUN_DIR=str(folder / "run"),
+        LD_LIBRARY_PATH=str(folder / "bin"),
+    )
+    with (folder / "logs" / "output.log").open("ab") as log:
+        process = subprocess.Popen(
+            [str(folder / "bin" / "milvus"), "run", "standalone"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            cwd=folder,
+        )
+    wait_until(lambda: _is_healthy(health), "Milvus starts", process=process)
+    return MilvusServer(process.pid, port, str(folder))
+
+
+def _is_healthy(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as reply:
+            return b"OK" in reply.read()
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return False

@@ -1,0 +1,76 @@
+"""Processes of the servers: free ports, waiting until one answers, ending one."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+#: Longest wait for a server to start or to end, in seconds. A busy machine takes half a minute.
+PATIENCE_S = 120.0
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until(is_so: Callable[[], bool], what: str, *, process: subprocess.Popen[bytes] | None = None) -> None:
+    """Wait until something is so; raises TimeoutError, or RuntimeError where the process ends before."""
+    until = time.monotonic() + PATIENCE_S
+    while not is_so():
+        if process is not None and process.poll() is not None:
+            raise RuntimeError(f"{what}: the process ended with exit code {process.returncode}")
+        if time.monotonic() > until:
+            raise TimeoutError(f"{what}: not within {PATIENCE_S:.0f} seconds")
+        time.sleep(0.1)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def end(pid: int, how: signal.Signals = signal.SIGTERM) -> None:
+    """End a process, with ``SIGKILL`` in the end, and wait until it is gone."""
+    for each in (how, signal.SIGKILL):
+        try:
+            os.kill(pid, each)
+        except ProcessLookupError:
+            return
+        until = time.monotonic() + PATIENCE_S / 4
+        while is_running(pid) and time.monotonic() < until:
+            time.sleep(0.05)
+        if not is_running(pid):
+            return
+
+
+def unprivileged() -> str | None:
+    """A user without privileges, where this process is root's, as which PostgreSQL refuses to run; else None."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name).pw_name
+        except KeyError:
+            continue
+    raise RuntimeError("PostgreSQL does not run as root, and there is no user postgres or nobody to run it as")
+
+
+def ran(command: Sequence[str], *, user: str | None, environment: Mapping[str, str] | None = None) -> None:
+    """Run a command to its end as a user; raises RuntimeError with its output where it fails."""
+    done = subprocess.run(
+        [*command], user=user, env=environment, capture_output=True, text=True, check=False, cwd="/", timeout=PATIENCE_S
+    )
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} ended with exit code {done.returncode}: {done.stdout}{done.stderr}")

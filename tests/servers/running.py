@@ -1,0 +1,36 @@
+"""The servers that ``make servers`` has started."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.servers.milvus import MilvusServer
+from tests.servers.postgresql import PostgresServer
+from tests.servers.processes import is_running
+
+#: Outside the checkout, since PostgreSQL may run as another user, who cannot enter every checkout.
+FOLDER = Path(f"/tmp/locigraph-servers-{os.getuid()}")
+STATE = FOLDER / "running.json"
+#: The empty database for trials.
+DATABASE = "locigraph"
+
+
+@dataclass(frozen=True)
+class Running:
+    """Both servers."""
+
+    postgresql: PostgresServer
+    milvus: MilvusServer
+
+
+def running() -> Running | None:
+    """The servers, where both run."""
+    try:
+        state = json.loads(STATE.read_text())
+    except OSError:
+        return None
+    found = Running(PostgresServer(**state["postgresql"]), MilvusServer(**state["milvus"]))
+    return found if is_running(found.postgresql.pid) and is_running(found.milvus.pid) else None
