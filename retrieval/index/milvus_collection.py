@@ -87,6 +87,7 @@ class Collection:
         self.spec = spec
         self._full = namespace + name
         self._unsealed = 0  # rows written since the last flush
+        self._has_deleted = False  # since reads were last synchronised with the server
 
     @property
     def version(self) -> str:
@@ -161,10 +162,12 @@ class Collection:
         """Remove nodes of a space, but not from views of it."""
         for batch in _batches([_primary_key(space, key) for key in node_keys], _BATCH):
             self._client.delete(self._full, filter=_among(batch))
+            self._has_deleted = not self._client.is_embedded
 
     def delete_space(self, space: str) -> None:
         """Remove all rows of a space, but not of views of it."""
         self._client.delete(self._full, filter=f"space == {quote(space)}")
+        self._has_deleted = not self._client.is_embedded
 
     def flush(self) -> None:
         """Complete what was written: Milvus Lite searches it by a slow loop before, a server is asked where it pays."""
@@ -181,11 +184,12 @@ class Collection:
         if not self._client.is_embedded:
             where = f"pk == {quote(_SELF)}"
             self._client.query(self._full, filter=where, output_fields=["pk"], consistency_level="Strong")
+        self._has_deleted = False
 
     def count(self, space: str | None = None) -> int:
         """Number of rows of a space; None counts those of all spaces."""
         where = f"pk != {quote(_SELF)}" if space is None else f"space == {quote(space)}"
-        return int(self._client.query(self._full, filter=where, output_fields=["count(*)"])[0]["count(*)"])
+        return int(self._query(where, ["count(*)"])[0]["count(*)"])
 
     def node_keys(self, space: str) -> list[int]:
         """Keys of the nodes that a space has here, sorted."""
@@ -206,18 +210,42 @@ class Collection:
         return Counter(row["space"] for row in self._all(["space"], f"pk != {quote(_SELF)}"))
 
     def _all(self, fields: list[str], where: str) -> Iterator[dict[str, Any]]:
+        if not self._client.is_embedded:
+            yield from self._pages(fields, where)
+            return
         iterator = self._client.query_iterator(self._full, batch_size=_BATCH, filter=where, output_fields=fields)
         read = self._client.guarded("read", iterator.next)
         while rows := read():
             yield from rows
         iterator.close()
 
+    def _pages(self, fields: list[str], where: str) -> Iterator[dict[str, Any]]:
+        """All rows from a server, in the order of their primary keys, which are hashes and need no escaping.
+
+        The iterator of pymilvus is not used: with Milvus 2.3 it takes the time up to which it reads from the clock of
+        this machine, which may be behind that of the server.
+        """
+        last = ""
+        while rows := self._query(f"({where}) and pk > {quote(last)}", ["pk", *fields], limit=_BATCH):
+            yield from rows
+            last = max(row["pk"] for row in rows)
+
+    def _query(self, where: str, fields: list[str], **options: Any) -> list[dict[str, Any]]:
+        self._see_deletions()
+        found: list[dict[str, Any]] = self._client.query(self._full, filter=where, output_fields=fields, **options)
+        return found
+
+    def _see_deletions(self) -> None:
+        """Make a server's reads see the rows that were deleted, which it does at once for rows that were written."""
+        if self._has_deleted:
+            self.synchronise()
+
     def vectors(self, space: str, node_keys: Sequence[int]) -> dict[int, NDArray[np.float32]]:
         """Stored vectors by node key; absent nodes are left out."""
         vectors: dict[int, NDArray[np.float32]] = {}
         for batch in _batches(node_keys, 200):
             where = _among([_primary_key(space, key) for key in batch])
-            rows = self._client.query(self._full, filter=where, output_fields=["node_key", "vector"])
+            rows = self._query(where, ["node_key", "vector"])
             vectors.update((int(row["node_key"]), np.asarray(row["vector"], dtype=np.float32)) for row in rows)
         return vectors
 
@@ -234,6 +262,7 @@ class Collection:
                 f"query vector for collection {self.name!r} must be {self.spec.dim} finite numbers, got shape "
                 f"{vector.shape}"
             )
+        self._see_deletions()
         limit = min(top_k, MOST_FOUND)
         parameters: dict[str, Any] = {"metric_type": self.spec.metric}
         if self.spec.index == "HNSW":

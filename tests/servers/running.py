@@ -34,3 +34,13 @@ def running() -> Running | None:
         return None
     found = Running(PostgresServer(**state["postgresql"]), MilvusServer(**state["milvus"]))
     return found if is_running(found.postgresql.pid) and is_running(found.milvus.pid) else None
+
+
+def require_running() -> Running:
+    """The servers; skips the test, saying why, where they do not run."""
+    import pytest
+
+    found = running()
+    if found is None:
+        pytest.skip("no servers: make servers starts PostgreSQL and Milvus for these tests")
+    return found
