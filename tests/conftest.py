@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.databases import KINDS, Place, places
+
 # Graphs have two dozen nodes: threads would only wait for each other, and spin if several test workers run. NumPy and
 # PyTorch read this when they are imported, which the process that only hands out tests to workers never does.
 os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -36,3 +38,16 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run tests with a ``place`` on every kind of database, and those marked ``sqlite`` on SQLite alone."""
+    if "place" in metafunc.fixturenames:
+        is_particular = metafunc.definition.get_closest_marker("sqlite") is not None
+        metafunc.parametrize("place", KINDS[:1] if is_particular else KINDS, indirect=True)
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """Places for stores; see ``tests.databases``."""
+    yield from places(request.param, tmp_path)

@@ -20,6 +20,7 @@ from locigraph.kg.types import GraphChange, NewNode, NewRelation, NodeId, NodeSt
 from locigraph.scripts.assembly.build_context import HybridContext
 from tests.consolidation.endpoints import NOWHERE
 from tests.consolidation.stub_server import Stub, stub_server
+from tests.databases import Place
 from tests.fakes import MONDAY, SPACE, FakeContext, FakeEncoder, FakeExtractor, change_of, make_turns
 from tests.kg.dumps import dump
 
@@ -29,8 +30,8 @@ ENCODER = FakeEncoder(512)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "graph.sqlite") as opened:
+def store(place: Place) -> Iterator[Store]:
+    with Store(place()) as opened:
         yield opened
 
 
@@ -74,9 +75,7 @@ def test_nodes_alike_come_under_one_category_of_their_key_terms_and_the_rest_und
     assert category.description.startswith("Facts about ")
 
 
-def test_a_later_node_joins_the_category_it_fits_and_running_again_changes_nothing(
-    store: Store, tmp_path: Path
-) -> None:
+def test_a_later_node_joins_the_category_it_fits_and_running_again_changes_nothing(store: Store, place: Place) -> None:
     build(store, [*BOATS, *SOUP])
     classifier(store).run(SPACE)
     before = store.node_counts(SPACE)["knowledge_category"]
@@ -84,9 +83,9 @@ def test_a_later_node_joins_the_category_it_fits_and_running_again_changes_nothi
     assert classifier(store).run(SPACE) == Classified(nodes=1)
     assert store.node_counts(SPACE)["knowledge_category"] == before
     assert "white boat sails harbor" in next(texts for texts in held(store).values() if BOATS[0] in texts)
-    rows = dump(tmp_path / "graph.sqlite")
+    rows = dump(place())
     assert classifier(store).run(SPACE) == Classified()
-    assert dump(tmp_path / "graph.sqlite") == rows
+    assert dump(place()) == rows
 
 
 def test_what_is_like_nothing_waits_while_turns_are_pending(store: Store) -> None:
@@ -122,6 +121,7 @@ def test_archived_nodes_are_left_out(store: Store) -> None:
     assert gone.id not in {edge.target for edge in contains(store)}
 
 
+@pytest.mark.sqlite
 def test_a_model_may_name_categories_and_key_terms_take_its_place_where_it_fails(store: Store, tmp_path: Path) -> None:
     build(store, BOATS)
     with stub_server(Stub(lambda request: {"label": "sailing\nboats", "description": "Boats that sail."})) as stub:
@@ -249,6 +249,7 @@ def test_a_build_and_a_classification_may_run_side_by_side(tmp_path: Path) -> No
         assert under == Counter(dict.fromkeys(facts, 1))
 
 
+@pytest.mark.sqlite
 def test_the_namer_is_not_asked_where_nothing_is_new(store: Store, tmp_path: Path) -> None:
     build(store, BOATS)
     classifier(store).run(SPACE)

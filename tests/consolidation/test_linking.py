@@ -23,6 +23,7 @@ from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.strategies.hybrid import HybridRetriever
 from locigraph.retrieval.strategies.turn_signals import TurnSignals
 from tests.consolidation.stub_server import Stub, stub_server
+from tests.databases import Place
 from tests.fakes import MONDAY, SPACE, FakeContext, FakeEncoder, FakeExtractor, change_of, make_turns
 from tests.fakes_graph import lexical_of, make_inputs
 from tests.kg.dumps import dump
@@ -32,8 +33,8 @@ Links = set[tuple[str, str]]
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "graph.sqlite") as opened:
+def store(place: Place) -> Iterator[Store]:
+    with Store(place()) as opened:
         yield opened
 
 
@@ -123,12 +124,12 @@ def test_pronouns_nouns_and_speakers_have_no_links_by_name(store: Store, name: s
     assert Linker(store).run(SPACE) == expected
 
 
-def test_a_second_run_changes_nothing(store: Store, tmp_path: Path) -> None:
+def test_a_second_run_changes_nothing(store: Store, place: Place) -> None:
     build(store, ["My dog is Rex", "So that Rex barks"], named=[("t0", "Rex", "person")])
     assert Linker(store).run(SPACE) == Linked(1, 1)
-    rows, revision = dump(tmp_path / "graph.sqlite"), store.revision(SPACE)
+    rows, revision = dump(place()), store.revision(SPACE)
     assert Linker(store).run(SPACE) == Linked()
-    assert dump(tmp_path / "graph.sqlite") == rows
+    assert dump(place()) == rows
     assert store.revision(SPACE) == revision
 
 
@@ -261,6 +262,7 @@ def test_turns_that_came_later_are_asked_about_with_those_before(store: Store, t
     assert [len(each["document"]["memories"]) for each in requests] == [2, 3]
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize(
     "links_",
     [

@@ -18,6 +18,7 @@ from locigraph.kg.errors import UnknownNodeError
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.types import GraphChange, NewRelation, Node, NodeStatus, NodeUpdate, SpaceId, Turn, TurnId
+from tests.databases import Place
 from tests.fakes import MONDAY, OTHER_SPACE, SPACE, FakeContext, FakeEncoder, FakeExtractor, make_turns
 from tests.kg.dumps import dump
 
@@ -37,8 +38,8 @@ ENCODER = Meanings({"hiking": "hike", "Ann": "Ben", "ship": "boat"})
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "graph.sqlite") as opened:
+def store(place: Place) -> Iterator[Store]:
+    with Store(place()) as opened:
         yield opened
 
 
@@ -92,19 +93,19 @@ def test_names_of_different_persons_places_or_numbers_stay_apart_however_near(st
 
 
 def test_running_again_changes_nothing_and_taking_the_same_turns_in_again_adds_nothing(
-    store: Store, tmp_path: Path
+    store: Store, place: Place
 ) -> None:
     names = ["red boat", "hike", "red boats", "hiking"]
     build(store, names)
     Merger(store, ENCODER).run(SPACE)
-    rows = dump(tmp_path / "graph.sqlite")
+    rows = dump(place())
     assert Merger(store, ENCODER).run(SPACE) == Merged()
     build(store, names)
-    assert dump(tmp_path / "graph.sqlite") == rows
+    assert dump(place()) == rows
 
 
 def test_edges_that_a_merged_node_got_later_are_copied_to_the_one_that_stays_by_the_next_run(
-    store: Store, tmp_path: Path
+    store: Store, place: Place
 ) -> None:
     build(store, ["hike", "hiking", "boat", "boats", "harbour"])
     Merger(store, ENCODER).run(SPACE)
@@ -124,9 +125,9 @@ def test_edges_that_a_merged_node_got_later_are_copied_to_the_one_that_stays_by_
     assert (kept["hike"].id, kept["boat"].id) in {
         (edge.source, edge.target) for edge in store.relations(SPACE) if edge.label == "CAUSES"
     }
-    rows = dump(tmp_path / "graph.sqlite")
+    rows = dump(place())
     assert Merger(store, ENCODER).run(SPACE) == Merged()
-    assert dump(tmp_path / "graph.sqlite") == rows
+    assert dump(place()) == rows
 
 
 def test_edges_that_a_node_gets_while_it_is_merged_are_copied_by_the_same_run(
@@ -157,7 +158,7 @@ def test_an_alias_comes_back_when_the_one_that_stayed_is_forgotten(store: Store)
     store.forget(SPACE, [TurnId("t0")])
     assert mentions(store) == {"ship": ["t1"]}
     assert store.nodes(SPACE, types=["entity"])[0].status == NodeStatus.ACTIVE
-    assert "boat" not in json.dumps(dump(Path(store.url)), default=str)
+    assert "boat" not in json.dumps(dump(store.url), default=str)
     build(store, ["boat", "ship", "The Ship"])  # a turn that names it is consolidated as ever
     assert mentions(store) == {"ship": ["t1", "t2"]}
 
@@ -204,7 +205,7 @@ def test_a_forgotten_alias_leaves_no_words_at_the_one_that_stays(store: Store) -
     Merger(store, ENCODER).run(SPACE)
     store.forget(SPACE, [TurnId("t1")])
     assert mentions(store) == {"hike": ["t0"]}
-    assert "hiking" not in json.dumps(dump(Path(store.url)), default=str)
+    assert "hiking" not in json.dumps(dump(store.url), default=str)
 
 
 def test_the_past_shows_the_merged_graph_too(store: Store) -> None:
@@ -262,7 +263,7 @@ def test_a_topic_that_a_build_took_for_a_forgotten_one_is_the_topic_of_its_turn_
     build_topics(store, ["red boat", "red ship"])
     store.forget(SPACE, [TurnId("t0")])
     assert topics_of(store) == {"red_ship": ["t1"]}
-    assert "boat" not in json.dumps(dump(Path(store.url)), default=str)
+    assert "boat" not in json.dumps(dump(store.url), default=str)
 
 
 def test_a_forgotten_turn_takes_its_record_of_a_topic_along(store: Store) -> None:
@@ -270,9 +271,10 @@ def test_a_forgotten_turn_takes_its_record_of_a_topic_along(store: Store) -> Non
     store.forget(SPACE, [TurnId("t1")])
     assert topics_of(store) == {"red_boat": ["t0"]}
     assert not archived(store)
-    assert "ship" not in json.dumps(dump(Path(store.url)), default=str)
+    assert "ship" not in json.dumps(dump(store.url), default=str)
 
 
+@pytest.mark.sqlite
 def test_a_build_that_goes_on_later_merges_topics_as_one_that_never_stopped(store: Store, tmp_path: Path) -> None:
     topics = ["red boat", "red ship", "blue house", "ship red"]
     for count in range(1, len(topics) + 1):

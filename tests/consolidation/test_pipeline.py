@@ -37,6 +37,7 @@ from locigraph.kg.types import NodeId, NodeStatus, SpaceId, Turn, TurnId, TurnSt
 from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.scripts.assembly.build_context import HybridContext
 from tests.consolidation.interrupted import build
+from tests.databases import Place
 from tests.fakes import (
     MONDAY,
     OTHER_SPACE,
@@ -55,8 +56,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "graph.sqlite") as opened:
+def store(place: Place) -> Iterator[Store]:
+    with Store(place()) as opened:
         yield opened
 
 
@@ -111,14 +112,14 @@ def test_every_node_has_the_vector_of_its_description(store: Store) -> None:
     np.testing.assert_array_equal(snapshot.embeddings, encoder.encode(snapshot.descriptions))
 
 
-def test_running_twice_changes_nothing(store: Store, tmp_path: Path) -> None:
+def test_running_twice_changes_nothing(store: Store, place: Place) -> None:
     store.append_turns(make_turns(["Boats!", "Which?"]))
     consolidate(store)
-    before = dump(tmp_path / "graph.sqlite")
+    before = dump(place())
     extractor = FakeExtractor()
     Consolidator(store, extractor, FakeEncoder(), FakeContext()).run(SPACE)
     assert extractor.planned == []
-    assert dump(tmp_path / "graph.sqlite") == before
+    assert dump(place()) == before
 
 
 def test_turns_that_come_later_join_the_graph_of_the_earlier(store: Store) -> None:
@@ -155,14 +156,14 @@ def test_an_unknown_space_is_an_error_and_leaves_no_claim(store: Store) -> None:
     assert store.setting(f"extractor/{SPACE}") is None
 
 
-def test_two_extractors_must_not_build_one_graph(store: Store, tmp_path: Path) -> None:
+def test_two_extractors_must_not_build_one_graph(store: Store, place: Place) -> None:
     store.append_turns([make_turn(0, "one")])
     consolidate(store)
-    before = dump(tmp_path / "graph.sqlite")
+    before = dump(place())
     second = FakeExtractor(name="other")
     with pytest.raises(ConsolidationError, match=r"space 'harbor' was built by 'fake', not 'other'"):
         Consolidator(store, second, FakeEncoder(), FakeContext()).run(SPACE)
-    assert dump(tmp_path / "graph.sqlite") == before
+    assert dump(place()) == before
 
 
 def test_killing_the_process_at_any_statement_and_running_again_gives_the_uninterrupted_graph(tmp_path: Path) -> None:
@@ -279,6 +280,7 @@ def test_the_events_of_a_retried_turn_come_between_those_before_and_after_it(sto
     assert edges(store, "PRECEDES") == [("event one", "event two"), ("event two", "event three")]
 
 
+@pytest.mark.sqlite
 @given(st.lists(st.integers(0, 2), min_size=2, max_size=6), st.data())
 @settings(max_examples=10)
 def test_events_are_in_one_order_whatever_turns_were_tried_again(counts: list[int], data: st.DataObject) -> None:
@@ -409,7 +411,7 @@ def test_days_that_an_architect_gives_are_taken_as_they_are(store: Store) -> Non
     assert "Ann fell yesterday (1 January 2020 to 2 January 2020)" in by_text(store)
 
 
-def test_a_fact_said_again_gains_a_source_and_an_edge_but_no_version(store: Store, tmp_path: Path) -> None:
+def test_a_fact_said_again_gains_a_source_and_an_edge_but_no_version(store: Store, place: Place) -> None:
     store.append_turns(make_turns(["one", "two"]))
 
     def plan(turn: Turn, context: Context) -> Blueprint:
@@ -420,7 +422,7 @@ def test_a_fact_said_again_gains_a_source_and_an_edge_but_no_version(store: Stor
     (found,) = store.nodes(SPACE, types=["knowledge_node"])
     assert found.provenance == ("t0", "t1")
     assert edges(store, "DERIVED_FROM") == [("a fact", "Ann: one"), ("a fact", "Ben: two")]
-    assert dump(tmp_path / "graph.sqlite")["node_versions"] == []
+    assert dump(place())["node_versions"] == []
 
 
 def test_a_fact_said_differently_gets_new_words_and_their_vector(store: Store) -> None:
@@ -502,6 +504,7 @@ def test_what_is_superseded_before_its_time_does_not_end_before_it_begins_and_an
     assert times("event_node") == [(first, first)]
 
 
+@pytest.mark.sqlite
 def test_an_architect_sees_which_facts_are_superseded_and_since_when_they_hold_in_one_run_or_several(
     store: Store, tmp_path: Path
 ) -> None:

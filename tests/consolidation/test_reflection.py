@@ -19,6 +19,7 @@ from locigraph.kg.store import Store
 from locigraph.kg.types import GraphChange, NewRelation, NodeId, NodeStatus, NodeUpdate, TurnId
 from locigraph.scripts.assembly.build_context import HybridContext
 from tests.consolidation.stub_server import Stub, stub_server
+from tests.databases import Place
 from tests.fakes import MONDAY, SPACE, FakeContext, FakeEncoder, FakeExtractor, change_of, fact, make_turns
 from tests.kg.dumps import dump
 
@@ -27,8 +28,8 @@ HOBBIES = ("she enjoys painting walls", "she tried climbing rocks", "she went sw
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "graph.sqlite") as opened:
+def store(place: Place) -> Iterator[Store]:
+    with Store(place()) as opened:
         yield opened
 
 
@@ -93,12 +94,12 @@ def test_rules_find_what_is_said_in_several_sessions_and_not_what_is_said_twice_
     }
 
 
-def test_a_second_run_changes_nothing_and_a_later_fact_rewords_the_reflection(store: Store, tmp_path: Path) -> None:
+def test_a_second_run_changes_nothing_and_a_later_fact_rewords_the_reflection(store: Store, place: Place) -> None:
     build(store, of_ann(*HOBBIES))
     Reflector(store, ENCODER).run(SPACE)
-    rows = dump(tmp_path / "graph.sqlite")
+    rows = dump(place())
     assert Reflector(store, ENCODER).run(SPACE) == Reflected()
-    assert dump(tmp_path / "graph.sqlite") == rows
+    assert dump(place()) == rows
     build(store, of_ann(*HOBBIES, "she took up sailing"))
     assert Reflector(store, ENCODER).run(SPACE) == Reflected(reworded=1)
     assert reflections(store) == {
@@ -138,7 +139,7 @@ def test_a_reflection_goes_with_a_forgotten_fact_and_is_made_anew_of_the_others(
     assert reflections(store) == {}
     Reflector(store, ENCODER).run(SPACE)
     assert list(reflections(store)) == ["Ann's activities: painting, swimming, sailing."]
-    assert "climbing" not in json.dumps(dump(Path(store.url)), default=str)
+    assert "climbing" not in json.dumps(dump(store.url), default=str)
 
 
 def test_a_reflection_goes_when_a_turn_that_reworded_one_of_its_facts_is_forgotten(store: Store) -> None:
@@ -251,6 +252,7 @@ def test_an_insight_of_a_model_is_archived_when_one_of_its_facts_is_untrue(store
     assert Reflector(store, ENCODER).run(SPACE) == Reflected(archived=1)
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize(
     ("facts", "revises"), [(["f1"], None), (["f1", "f1"], None), (["f1", "f99"], None), (["f1", "f2"], "i7")]
 )

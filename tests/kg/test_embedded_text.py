@@ -3,7 +3,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from locigraph.kg.embedded_text import TURN_BEFORE, in_context, once_neighbours,
 from locigraph.kg.store import Store
 from locigraph.kg.types import TurnId
 from locigraph.retrieval.text.node_vectors import embed_lacking
+from tests.databases import Place
 from tests.fakes import MONDAY, SPACE, FakeEncoder, change_of, fact, make_turns
 from tests.fakes_graph import make_snapshot
 from tests.kg.dumps import dump
@@ -23,8 +23,8 @@ MODEL = "m+123" + TURN_BEFORE
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "graph.sqlite") as opened:
+def store(place: Place) -> Iterator[Store]:
+    with Store(place()) as opened:
         yield opened
 
 
@@ -93,7 +93,7 @@ def test_the_store_and_a_snapshot_of_it_say_the_same(store: Store) -> None:
 
 
 def test_forgetting_a_turn_drops_the_vector_of_the_one_after_it_and_tells_caches_what_was_read(
-    store: Store, tmp_path: Path
+    store: Store, place: Place
 ) -> None:
     filled(store, ["My secret is Porto", "I see", "Good"])
     for model in ("m", MODEL):
@@ -106,7 +106,7 @@ def test_forgetting_a_turn_drops_the_vector_of_the_one_after_it_and_tells_caches
     assert in_context(said[2], said[1]) not in erased
     assert [each.text for each in store.unembedded(SPACE, MODEL)] == [said[1]]  # now the first of its session
     assert store.unembedded(SPACE, "m") == []  # this one has not read the turn before
-    assert "Porto" not in str(dump(tmp_path / "graph.sqlite"))
+    assert "Porto" not in str(dump(place()))
 
 
 def test_forgetting_a_turn_in_the_middle_gives_the_next_one_a_new_context(store: Store) -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,14 +12,15 @@ from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.times import epoch
 from locigraph.kg.types import GraphChange, NewRelation, NodeId, NodeStatus, NodeUpdate
+from tests.databases import Place
 from tests.fakes import MONDAY, SPACE, FakeEncoder, change_of, fact, make_turn, make_turns
 
 LATER = MONDAY + timedelta(days=7)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "graph.sqlite") as opened:
+def store(place: Place) -> Iterator[Store]:
+    with Store(place()) as opened:
         yield opened
 
 
@@ -169,13 +169,13 @@ def test_the_fingerprint_is_stable_and_changes_with_the_graph(store: Store) -> N
     assert len({first, second, third}) == 3
 
 
-def test_a_snapshot_beside_a_writer_is_of_one_moment(store: Store, tmp_path: Path) -> None:
+def test_a_snapshot_beside_a_writer_is_of_one_moment(store: Store, place: Place) -> None:
     turns = make_turns([f"turn {i}" for i in range(60)])
     store.append_turns(turns)
     finished = threading.Event()
 
     def write() -> None:
-        with Store(tmp_path / "graph.sqlite") as writer:
+        with Store(place()) as writer:
             previous: NodeId | None = None
             for turn in turns:
                 links = [] if previous is None else [NewRelation(previous, "NEXT", "episode")]

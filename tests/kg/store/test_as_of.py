@@ -3,7 +3,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from locigraph.kg.errors import UnknownNodeError
 from locigraph.kg.store import Store
 from locigraph.kg.types import UNDATED, GraphChange, NewNode, NewRelation, NodeId, NodeStatus, NodeUpdate, SpaceId
+from tests.databases import Place
 from tests.fakes import MONDAY, SPACE, change_of, fact, make_turn, make_turns
 
 LATER = MONDAY + timedelta(hours=1)
@@ -19,8 +19,8 @@ SECOND = timedelta(seconds=1)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "graph.sqlite") as opened:
+def store(place: Place) -> Iterator[Store]:
+    with Store(place()) as opened:
         yield opened
 
 

@@ -11,6 +11,7 @@ from locigraph.kg.errors import UnknownTypeError
 from locigraph.kg.store import Store
 from locigraph.kg.store.labels import UNDESCRIBED
 from locigraph.kg.types import GraphChange, NewRelation, SpaceId, TurnId
+from tests.databases import Place
 from tests.fakes import MONDAY, OTHER_SPACE, SPACE, change_of, fact, make_turn, make_turns
 from tests.kg.dumps import shared_labels
 
@@ -19,8 +20,8 @@ PLAIN = "From who adopts to who is adopted."
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "graph.sqlite") as opened:
+def store(place: Place) -> Iterator[Store]:
+    with Store(place()) as opened:
         yield opened
 
 
@@ -42,11 +43,11 @@ def files_with(folder: Path, words: bytes) -> list[Path]:
     return [file for file in folder.iterdir() if words in file.read_bytes()]
 
 
-def test_each_space_describes_a_label_in_its_own_words(store: Store, tmp_path: Path) -> None:
+def test_each_space_describes_a_label_in_its_own_words(store: Store, place: Place) -> None:
     adopt(store, 0, SECRET)
     adopt(store, 0, PLAIN, OTHER_SPACE)
     assert (described(store), described(store, OTHER_SPACE)) == (SECRET, PLAIN)
-    assert shared_labels(tmp_path / "graph.sqlite")["ADOPTED"] == UNDESCRIBED
+    assert shared_labels(place())["ADOPTED"] == UNDESCRIBED
 
 
 def test_a_label_that_another_space_has_coined_must_be_coined_anew(store: Store) -> None:
@@ -59,6 +60,7 @@ def test_a_label_that_another_space_has_coined_must_be_coined_anew(store: Store)
         store.commit(change)
 
 
+@pytest.mark.sqlite
 def test_the_words_of_a_label_go_with_their_space_though_another_uses_the_label(store: Store, tmp_path: Path) -> None:
     adopt(store, 0, SECRET)
     adopt(store, 0, PLAIN, OTHER_SPACE)
@@ -68,6 +70,7 @@ def test_the_words_of_a_label_go_with_their_space_though_another_uses_the_label(
     assert described(store, OTHER_SPACE) == PLAIN
 
 
+@pytest.mark.sqlite
 def test_the_words_of_a_label_go_with_their_turn_though_another_turn_uses_the_label(
     store: Store, tmp_path: Path
 ) -> None:

@@ -89,7 +89,7 @@ def test_opening_twice_migrates_once(tmp_path: Path) -> None:
     path = tmp_path / "graph.sqlite"
     with Store(path), Store(path) as second:
         second.append_turns([make_turn(0, "hello")])
-    assert dump(path)["alembic_version"] == [("0009",)]
+    assert dump(path)["alembic_version"] == [("0010",)]
     with Store(path) as third:
         assert third.spaces() == [SPACE]
 
@@ -105,6 +105,7 @@ def test_what_models_cost_is_taken_over_from_the_texts_in_which_it_stood(tmp_pat
         connection.execute("DROP TABLE coined_labels")
         connection.execute("INSERT INTO settings VALUES (?, ?)", [f"spent/{SPACE}", json.dumps(pages)])
         connection.execute("DROP TABLE tombstone_marks")
+        connection.execute("ALTER TABLE spaces DROP COLUMN embedded_by")
         connection.execute("UPDATE alembic_version SET version_num = '0005'")
     connection.close()
     one = Spent(1, 90, 10, 0.5)
@@ -122,6 +123,7 @@ def test_what_was_spent_before_replies_were_counted_goes_on_with_these_counts(tm
         for name in _OF_REPLIES:
             connection.execute(f"ALTER TABLE spent DROP COLUMN {name}")
         connection.execute("DROP TABLE tombstone_marks")
+        connection.execute("ALTER TABLE spaces DROP COLUMN embedded_by")
         connection.execute("UPDATE alembic_version SET version_num = '0007'")
     with Store(path) as store:
         store.add_spent(SPACE, "t0", "architect", Spent(invalid=2, failed_requests=1))
@@ -142,6 +144,7 @@ def test_what_spaces_said_of_the_labels_that_they_shared_is_kept_by_none(tmp_pat
             connection.execute(f"ALTER TABLE spent DROP COLUMN {name}")
         connection.execute("UPDATE relation_labels SET description = 'At the clinic.' WHERE name = 'ADOPTED'")
         connection.execute("DROP TABLE tombstone_marks")
+        connection.execute("ALTER TABLE spaces DROP COLUMN embedded_by")
         connection.execute("UPDATE alembic_version SET version_num = '0006'")
     with Store(path) as store:
         label = store.relation_labels(SPACE)["ADOPTED"]

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from locigraph.kg.errors import StoreError
 from locigraph.kg.store import Store
 from locigraph.kg.types import Scope, SpaceId
+from tests.databases import Place
 from tests.fakes import OTHER_SPACE, SPACE, make_turns
 
 ANA, BO = Scope("ana"), Scope("bo", "helper")
@@ -15,8 +15,8 @@ TURNS = {space: make_turns(["Hello.", "Bye."], space=space) for space in (SPACE,
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "graph.sqlite") as made:
+def store(place: Place) -> Iterator[Store]:
+    with Store(place()) as made:
         yield made
 
 

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from sqlalchemy import event
@@ -10,6 +9,7 @@ from sqlalchemy import event
 from locigraph.kg.errors import TurnConflictError
 from locigraph.kg.store import Store
 from locigraph.kg.types import Turn
+from tests.databases import Place
 from tests.fakes import OTHER_SPACE, SPACE, change_of, make_turns
 from tests.kg.dumps import dump
 
@@ -18,12 +18,12 @@ SOLD = TURNS[0].turn_id
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    made = Store(tmp_path / "graph.sqlite")
-    made.append_turns(TURNS)
-    for turn in TURNS:
-        made.commit(change_of(turn))
-    return made
+def store(place: Place) -> Iterator[Store]:
+    with Store(place()) as made:
+        made.append_turns(TURNS)
+        for turn in TURNS:
+            made.commit(change_of(turn))
+        yield made
 
 
 def test_a_forgotten_turn_is_passed_over_in_every_later_append(store: Store) -> None:
@@ -54,9 +54,9 @@ def test_other_content_under_a_forgotten_id_is_a_conflict_and_not_lost(store: St
         store.append_turns([replace(TURNS[0], text="I sold the red bike.")])
 
 
-def test_no_word_of_a_forgotten_turn_is_kept(store: Store, tmp_path: Path) -> None:
+def test_no_word_of_a_forgotten_turn_is_kept(store: Store, place: Place) -> None:
     store.forget(SPACE, [SOLD])
-    held = dump(tmp_path / "graph.sqlite")
+    held = dump(place())
     assert "blue bike" not in repr(held)
     assert "'t0'" not in repr(held)
     assert len(held["tombstones"]) == 1
