@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import multiprocessing
 import signal
 import socket
 import sys
+from collections.abc import Callable, Collection
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from locigraph.kg.errors import LocigraphError
+from locigraph.kg.store.engine import file_of, shown_url
 from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings
+
+if TYPE_CHECKING:
+    from locigraph.scripts.memory import Memory
+    from locigraph.scripts.serving.keys import Keyring
 
 #: Packages of the extra ``serve``, as they are imported.
 _EXTRA = ("fastapi", "uvicorn", "mcp", "prometheus_client")
+#: Connections that may wait until a worker takes them.
+_BACKLOG = 2_048
 
 
 def serve(
@@ -24,6 +34,7 @@ def serve(
     checkpoint: str | None = DEFAULT,
     host: str = "127.0.0.1",
     port: int = 8765,
+    workers: int = 1,
     key_file: str | None = None,
     requests_per_minute: int = 6_000,
     max_request_bytes: int = 4_000_000,
@@ -47,6 +58,8 @@ def serve(
             one; null for none, so that v1 answers every question.
         host: Address to listen on; any address other than a loopback address requires keys.
         port: Port to listen on; 0 for a free one.
+        workers: Number of processes that serve the port; more than one needs a store and an index on servers. Each
+            loads the text encoder for itself, and takes its share of ``requests_per_minute``.
         key_file: File of API keys, each with the spaces it may use (docs/serving.md); null takes them from the
             environment variable LOCIGRAPH_KEYS. Without keys, everyone on this machine has full access.
         requests_per_minute: Largest number of requests per minute for each key.
@@ -86,34 +99,75 @@ def serve(
         return
     from locigraph.scripts.serving.keys import read_keys
 
+    _require_servers(workers, store, index)
     keyring = read_keys(key_file)
     with _bound(host, port, has_keys=len(keyring) > 0) as listener:
-        memory = opened()  # raises, if it cannot be opened, before anything heavy is imported
-        from locigraph.scripts.serving.application import application
-        from locigraph.scripts.serving.server import Server
-
-        _log_to_stderr()
         address, bound_port, *_ = listener.getsockname()
-        app = application(
-            memory,
+        url = f"http://{f'[{address}]' if ':' in address else address}:{bound_port}"
+        work = partial(
+            _serve,
+            opened=opened,
             keys=keyring,
             hosts={"localhost", "127.0.0.1", "[::1]", host, f"[{host}]"},
-            requests_per_minute=requests_per_minute,
+            requests_per_minute=-(-requests_per_minute // workers),
             max_request_bytes=max_request_bytes,
+            greeting=f"{shown_url(store)} at {url}; explorer at {url}/explorer; stop with Ctrl-C",
         )
+        if workers == 1:
+            work(listener)
+            return
+        from locigraph.scripts.serving.workers import run_workers
 
-        url = f"http://{f'[{address}]' if ':' in address else address}:{bound_port}"
+        _log_to_stderr()
+        listener.listen(_BACKLOG)
+        if code := run_workers(workers, work, listener):
+            raise SystemExit(code)
 
-        def greet() -> None:
-            print(f"{store} at {url}; explorer at {url}/explorer; stop with Ctrl-C", flush=True)
 
-        # When it is done, uvicorn raises the signal that stopped it again, which must not end in an error.
-        before = {each: signal.signal(each, lambda *_: None) for each in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            Server(app, greet).run(sockets=[listener])
-        finally:
-            for each, handler in before.items():
-                signal.signal(each, handler)
+def _serve(
+    listener: socket.socket,
+    *,
+    opened: Callable[[], Memory],
+    keys: Keyring,
+    hosts: Collection[str],
+    requests_per_minute: int,
+    max_request_bytes: int,
+    greeting: str,
+) -> None:
+    """Serve the memory that ``opened`` opens on a socket, in this process, until a signal comes."""
+    try:
+        memory = opened()  # raises, if it cannot be opened, before anything heavy is imported
+    except LocigraphError as error:
+        if multiprocessing.parent_process() is None:
+            raise
+        print(f"locigraph: {error}", file=sys.stderr, flush=True)
+        raise SystemExit(error.exit_code) from None
+    from locigraph.scripts.serving.application import application
+    from locigraph.scripts.serving.server import Server
+
+    _log_to_stderr()
+    app = application(
+        memory, keys=keys, hosts=hosts, requests_per_minute=requests_per_minute, max_request_bytes=max_request_bytes
+    )
+    # When it is done, uvicorn raises the signal that stopped it again, which must not end in an error.
+    before = {each: signal.signal(each, lambda *_: None) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        Server(app, lambda: print(greeting, flush=True)).run(sockets=[listener])
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _require_servers(workers: int, store: str, index: IndexSettings) -> None:
+    """Raise LocigraphError if several processes cannot share the store and the index."""
+    if workers < 1:
+        raise LocigraphError(f"workers is {workers}; expected 1 or more")
+    if workers > 1 and (file_of(store) is not None or "://" not in (index.uri or "")):
+        raise LocigraphError(
+            f"{workers} workers cannot share store {shown_url(store)!r} and index {index.uri!r}: one process at a time "
+            "can have an SQLite file or an embedded index open; name servers with --store and --index.uri, or use one "
+            "worker"
+        )
 
 
 def _require_extra() -> None:

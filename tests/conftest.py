@@ -41,13 +41,13 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run tests with a ``place`` on every kind of database, and those marked ``sqlite`` on SQLite alone."""
-    if "place" in metafunc.fixturenames:
+    """Run tests with a ``store_at`` on every kind of database, and those marked ``sqlite`` on SQLite alone."""
+    if "store_at" in metafunc.fixturenames:
         is_particular = metafunc.definition.get_closest_marker("sqlite") is not None
-        metafunc.parametrize("place", KINDS[:1] if is_particular else KINDS, indirect=True)
+        metafunc.parametrize("store_at", KINDS[:1] if is_particular else KINDS, indirect=True)
 
 
 @pytest.fixture
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+def store_at(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """Places for stores; see ``tests.databases``."""
     yield from places(request.param, tmp_path)

@@ -14,7 +14,7 @@ from tests.servers.running import require_running
 #: Gives the location of a store by a name: the path of an SQLite file, or the URL of an empty PostgreSQL database. The
 #: same name gives the same location.
 Place = Callable[..., str]
-#: The kinds of databases, as parameters of the fixture ``place``.
+#: The kinds of databases, as parameters of the fixture ``store_at``.
 KINDS = ("sqlite", pytest.param("postgresql", marks=pytest.mark.servers))
 
 

@@ -149,6 +149,7 @@ def refresh(
     if writer is None:
         writer = local_writer(index, encode)
     stored: Mapping[str, int] = {}
+    collection.synchronise()
     if collection.count():  # rows of an interrupted refresh
         collection.flush()
         stored = collection.counts()

@@ -323,6 +323,8 @@ class LiveEmbeddings:
         require_usable(self.checkpoint, vectors)
         present = dict(zip(snapshot.keys[rows].tolist(), vectors, strict=True))
         last_vectors = self._last.pop(space) if is_known else {}
+        if not is_known:
+            collection.synchronise()
         moved = [row for row, (key, new) in enumerate(present.items()) if not self._is_near(last_vectors.get(key), new)]
         # Read before the rows are written, since rows that are not flushed are slow to list.
         surplus = (last_vectors or dict.fromkeys(collection.node_keys(space))).keys() - present.keys()

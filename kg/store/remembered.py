@@ -38,7 +38,9 @@ def put(connection: Connection, name: str, value: str) -> None:
 
 def put_first(connection: Connection, name: str, value: str) -> str:
     """Set the value of a setting unless it has one already; returns the value that it has then."""
-    connection.execute(insert_or_keep(connection, tables.settings).values(name=name, value=value))
     held = get(connection, name)
+    if held is None:  # or another process sets it at this moment
+        connection.execute(insert_or_keep(connection, tables.settings).values(name=name, value=value))
+        held = get(connection, name)
     assert held is not None
     return held

@@ -137,6 +137,7 @@ class DescriptionIndexer:
     ) -> Collection | None:
         if collection is None and self._index.has(DESCRIPTIONS):
             collection = self.collection()
+            collection.synchronise()  # another process may have written before this one took the lock
         nodes, keys, vectors = self._store.vectors_by_key(space, upserts, self._model)
         if collection is None:
             if not len(vectors):
@@ -180,7 +181,9 @@ class DescriptionIndexer:
         in_use, is_refreshed = self._index.alias_target(GRAPH_ALIAS), self._store.is_held(REFRESH_LOCK)
         for name in self._index.owned(GRAPH_COLLECTION, self._store.identity()):
             if name == in_use or is_refreshed:
-                self._index.open(name).delete_nodes(space, keys)
+                collection = self._index.open(name)
+                collection.synchronise()
+                collection.delete_nodes(space, keys)
             else:
                 self._index.drop(name)
 

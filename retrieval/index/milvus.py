@@ -22,6 +22,7 @@ from locigraph.retrieval.index.milvus_collection import (
     schema_of,
 )
 from locigraph.retrieval.index.milvus_server import ServerAccess
+from locigraph.retrieval.index.milvus_server_collection import ServerCollection
 
 _UNFINISHED = "making_"  # name prefix of a collection that does not describe itself yet
 
@@ -183,7 +184,8 @@ class MilvusIndex:
                 f"collection {name!r} of index {self.uri!r} has no description of its own: it was made by an "
                 f"earlier version or other software; {cure}"
             ) from error
-        opened = Collection(self._client, full.removeprefix(self._namespace), spec, namespace=self._namespace)
+        made_as = Collection if self.is_embedded else ServerCollection
+        opened = made_as(self._client, full.removeprefix(self._namespace), spec, namespace=self._namespace)
         self._opened[known_as] = opened
         return opened
 

@@ -29,11 +29,10 @@ Metric = Literal["COSINE", "IP"]
 FLAT_BELOW = 50_000
 _HNSW = {"M": 16, "efConstruction": 200}
 _HNSW_EF = 256
-_BATCH = 1_000
-# A server keeps what it has acknowledged and searches it at once. Sealing it would take seconds, and leave a file for
-# each turn; it seals large parts by itself, and is asked to after so many rows, so that they are indexed.
-_SEALED_FROM = 5_000
-_SELF = "self"  # primary key of the row in which a collection describes itself, in a space that no search can name
+#: Rows in one request.
+BATCH = 1_000
+#: Primary key of the row in which a collection describes itself, in a space that no search can name.
+SELF = "self"
 _NO_SPACE = ""
 _ROW_FIELDS = ["space", "node_key", "node_id", "type", "recorded_at", "turns"]
 _SEPARATOR = "\x1f"
@@ -79,15 +78,16 @@ class IndexRow:
 
 
 class Collection:
-    """One collection of an index; made by ``MilvusIndex.create`` or ``open``."""
+    """One collection of an index; made by ``MilvusIndex.create`` or ``open``.
+
+    This one is of Milvus Lite; ``ServerCollection`` is one on a server.
+    """
 
     def __init__(self, client: GuardedClient, name: str, spec: CollectionSpec, *, namespace: str = "") -> None:
         self._client = client
         self.name = name
         self.spec = spec
         self._full = namespace + name
-        self._unsealed = 0  # rows written since the last flush
-        self._has_deleted = False  # since reads were last synchronised with the server
 
     @property
     def version(self) -> str:
@@ -112,7 +112,7 @@ class Collection:
         vector = np.zeros(self.spec.dim, dtype=np.float32)
         vector[0] = 1.0  # COSINE has no meaning for a zero vector
         row = {
-            "pk": _SELF, "space": _NO_SPACE, "node_key": -1, "node_id": _SELF, "type": _SELF, "recorded_at": 0,
+            "pk": SELF, "space": _NO_SPACE, "node_key": -1, "node_id": SELF, "type": SELF, "recorded_at": 0,
             "turns": json.dumps(asdict(self.spec)), "vector": vector,
         }  # fmt: skip
         self._client.insert(self._full, [row])
@@ -120,13 +120,10 @@ class Collection:
     def upsert(self, rows: Sequence[IndexRow], vectors: NDArray[np.float32], *, are_new: bool = False) -> None:
         """Write rows; a row of the same node and space is replaced.
 
-        On a server old rows are deleted and new ones inserted, since Milvus 2.3 upserts into wrong partitions. A crash
-        between the two leaves rows missing, so callers keep them on a list of what is due until this has returned.
-
         Args:
             rows: Rows of the nodes.
             vectors: Embeddings of the nodes, float32 [rows, dim].
-            are_new: Whether there certainly is no row of these nodes yet, which saves a server the deletion.
+            are_new: Whether there certainly is no row of these nodes yet, so that a server need not look for one.
 
         Raises:
             InvalidVectorError: If a vector holds NaN or infinity or the shape is wrong; nothing is written then.
@@ -141,54 +138,39 @@ class Collection:
                 f"vector of node {rows[broken[0]].node_id!r} holds NaN or infinity ({len(broken)} such rows); "
                 "nothing was written"
             )
-        for batch in _batches(list(zip(rows, vectors, strict=True)), _BATCH):
+        for batch in batches(list(zip(rows, vectors, strict=True)), BATCH):
             written = [
                 {
-                    "pk": _primary_key(row.space, row.node_key), "space": row.space, "node_key": row.node_key,
+                    "pk": primary_key(row.space, row.node_key), "space": row.space, "node_key": row.node_key,
                     "node_id": row.node_id, "type": row.type, "recorded_at": row.recorded_at,
                     "turns": _turns_of(row), "vector": vector,
                 }
                 for row, vector in batch
             ]  # fmt: skip
-            if self._client.is_embedded:
-                self._client.upsert(self._full, written)
-                continue
-            if not are_new:
-                self._client.delete(self._full, filter=_among([str(row["pk"]) for row in written]))
-            self._client.insert(self._full, written)
-            self._unsealed += len(written)
+            self._write(written, are_new=are_new)
+
+    def _write(self, rows: Sequence[dict[str, Any]], *, are_new: bool) -> None:
+        self._client.upsert(self._full, rows)
 
     def delete_nodes(self, space: str, node_keys: Iterable[int]) -> None:
         """Remove nodes of a space, but not from views of it."""
-        for batch in _batches([_primary_key(space, key) for key in node_keys], _BATCH):
-            self._client.delete(self._full, filter=_among(batch))
-            self._has_deleted = not self._client.is_embedded
+        for batch in batches([primary_key(space, key) for key in node_keys], BATCH):
+            self._client.delete(self._full, filter=among(batch))
 
     def delete_space(self, space: str) -> None:
         """Remove all rows of a space, but not of views of it."""
         self._client.delete(self._full, filter=f"space == {quote(space)}")
-        self._has_deleted = not self._client.is_embedded
 
     def flush(self) -> None:
-        """Complete what was written: Milvus Lite searches it by a slow loop before, a server is asked where it pays."""
-        if self._client.is_embedded or self._unsealed >= _SEALED_FROM:
-            self._client.flush(self._full)
-            self._unsealed = 0
+        """Build the index over what was written; until then Milvus Lite searches those rows by a slow loop."""
+        self._client.flush(self._full)
 
     def synchronise(self) -> None:
-        """Let later reads see everything that other processes have written to a server until now; takes up to .2 s.
-
-        Reads see this process's own writes at once. For those of others, the server is asked once to wait until it has
-        taken in all that was written before; what it has taken in, every later read sees.
-        """
-        if not self._client.is_embedded:
-            where = f"pk == {quote(_SELF)}"
-            self._client.query(self._full, filter=where, output_fields=["pk"], consistency_level="Strong")
-        self._has_deleted = False
+        """Let later reads see everything that other processes have written; there are none with an embedded index."""
 
     def count(self, space: str | None = None) -> int:
         """Number of rows of a space; None counts those of all spaces."""
-        where = f"pk != {quote(_SELF)}" if space is None else f"space == {quote(space)}"
+        where = f"pk != {quote(SELF)}" if space is None else f"space == {quote(space)}"
         return int(self._query(where, ["count(*)"])[0]["count(*)"])
 
     def node_keys(self, space: str) -> list[int]:
@@ -207,44 +189,24 @@ class Collection:
 
     def counts(self) -> Counter[str]:
         """Number of rows of each space, and view of a space, that has any; reads every row once."""
-        return Counter(row["space"] for row in self._all(["space"], f"pk != {quote(_SELF)}"))
+        return Counter(row["space"] for row in self._all(["space"], f"pk != {quote(SELF)}"))
 
     def _all(self, fields: list[str], where: str) -> Iterator[dict[str, Any]]:
-        if not self._client.is_embedded:
-            yield from self._pages(fields, where)
-            return
-        iterator = self._client.query_iterator(self._full, batch_size=_BATCH, filter=where, output_fields=fields)
+        iterator = self._client.query_iterator(self._full, batch_size=BATCH, filter=where, output_fields=fields)
         read = self._client.guarded("read", iterator.next)
         while rows := read():
             yield from rows
         iterator.close()
 
-    def _pages(self, fields: list[str], where: str) -> Iterator[dict[str, Any]]:
-        """All rows from a server, in the order of their primary keys, which are hashes and need no escaping.
-
-        The iterator of pymilvus is not used: with Milvus 2.3 it takes the time up to which it reads from the clock of
-        this machine, which may be behind that of the server.
-        """
-        last = ""
-        while rows := self._query(f"({where}) and pk > {quote(last)}", ["pk", *fields], limit=_BATCH):
-            yield from rows
-            last = max(row["pk"] for row in rows)
-
     def _query(self, where: str, fields: list[str], **options: Any) -> list[dict[str, Any]]:
-        self._see_deletions()
         found: list[dict[str, Any]] = self._client.query(self._full, filter=where, output_fields=fields, **options)
         return found
-
-    def _see_deletions(self) -> None:
-        """Make a server's reads see the rows that were deleted, which it does at once for rows that were written."""
-        if self._has_deleted:
-            self.synchronise()
 
     def vectors(self, space: str, node_keys: Sequence[int]) -> dict[int, NDArray[np.float32]]:
         """Stored vectors by node key; absent nodes are left out."""
         vectors: dict[int, NDArray[np.float32]] = {}
-        for batch in _batches(node_keys, 200):
-            where = _among([_primary_key(space, key) for key in batch])
+        for batch in batches(node_keys, 200):
+            where = among([primary_key(space, key) for key in batch])
             rows = self._query(where, ["node_key", "vector"])
             vectors.update((int(row["node_key"]), np.asarray(row["vector"], dtype=np.float32)) for row in rows)
         return vectors
@@ -262,25 +224,28 @@ class Collection:
                 f"query vector for collection {self.name!r} must be {self.spec.dim} finite numbers, got shape "
                 f"{vector.shape}"
             )
-        self._see_deletions()
         limit = min(top_k, MOST_FOUND)
         parameters: dict[str, Any] = {"metric_type": self.spec.metric}
         if self.spec.index == "HNSW":
             parameters["params"] = {"ef": max(_HNSW_EF, limit)}
-        replies = self._client.search(
-            self._full,
+        hits = self._nearest(
+            limit,
             data=[vector],
-            limit=limit,
             filter=filter_expression(scope),
             search_params=parameters,
             output_fields=["space", "node_id", "type", "turns"],
         )
         matches = []
-        for hit in replies[0]:
+        for hit in hits:
             row = hit["entity"]
             match = VectorMatch(NodeId(row["node_id"]), row["type"], _turn_ids(row["turns"]), float(hit["distance"]))
             matches.append(match if isinstance(scope.space, str) else match.named_in(row["space"]))
-        return sorted(matches, key=lambda match: (-match.score, match.node_id))
+        return sorted(matches, key=lambda match: (-match.score, match.node_id))[:limit]
+
+    def _nearest(self, limit: int, **asked: Any) -> list[dict[str, Any]]:
+        """The nearest rows, at most so many, one for each node."""
+        found: list[dict[str, Any]] = self._client.search(self._full, limit=limit, **asked)[0]
+        return found
 
 
 def schema_of(spec: CollectionSpec) -> CollectionSchema:
@@ -311,19 +276,22 @@ def described(client: GuardedClient, name: str) -> CollectionSpec:
     if not fields.issuperset(_ROW_FIELDS):  # such a collection cannot be queried for the row
         raise ValueError(f"its fields are {sorted(fields)}")
     client.load_collection(name)
-    rows = client.query(name, filter=f"pk == {quote(_SELF)}", output_fields=["turns"], limit=1)
+    rows = client.query(name, filter=f"pk == {quote(SELF)}", output_fields=["turns"], limit=1)
     return CollectionSpec(**json.loads(rows[0]["turns"]))
 
 
-def _batches(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
+def batches(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
+    """The items in portions of at most so many."""
     return (items[start : start + size] for start in range(0, len(items), size))
 
 
-def _primary_key(space: str, node_key: int) -> str:
+def primary_key(space: str, node_key: int) -> str:
+    """Primary key of the row of a node, 64 hexadecimal digits."""
     return hashlib.sha256(f"{space}/{node_key}".encode()).hexdigest()
 
 
-def _among(primary_keys: Sequence[str]) -> str:
+def among(primary_keys: Sequence[str]) -> str:
+    """Filter for the rows with these primary keys."""
     return f"pk in [{', '.join(map(quote, primary_keys))}]"
 
 

@@ -154,7 +154,8 @@ class GraphWriter:
             # Each space has a context of its own, since nothing that it holds is of use to another space.
             context = HybridContext(self._store, self._encoder)
             consolidator = Consolidator(self._store, self._extractor, self._encoder, context)
-        consolidator.run(space, on_turn=on_turn)
+        with self._store.held(f"consolidate/{space}"):  # several processes would do the work of one, and redo it
+            consolidator.run(space, on_turn=on_turn)
         with self._lock:
             self._kept[space] = consolidator
             turns = accumulate(each.turns_known for each in reversed(self._kept.values()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +14,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
 from fastapi.security import HTTPBearer
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
@@ -26,6 +28,7 @@ from locigraph.scripts.serving.operations import OPERATIONS, Operation
 from locigraph.scripts.serving.problems import INTERNAL, Problem, invalid, problem, problem_of, told_of
 from locigraph.scripts.serving.service import Service
 from locigraph.scripts.serving.tools import mcp_server
+from locigraph.scripts.serving.workers import METRICS_FOLDER
 
 #: Prefixes of paths that show nothing of a memory and need no key.
 _OPEN = ("/health", "/ready", "/openapi.json", "/explorer")
@@ -102,7 +105,11 @@ def application(
 
     @app.get("/metrics", summary="Metrics for Prometheus", response_class=Response)
     async def metrics() -> Response:
-        return Response(generate_latest(service.registry), media_type=CONTENT_TYPE_LATEST)
+        registry = service.registry
+        if METRICS_FOLDER in os.environ:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # its package has types, but not here
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     for path, file in {"/explorer": "index.html", **{f"/explorer/{name}": name for name in _EXPLORER_FILES}}.items():
         _add_page(app, path, file)

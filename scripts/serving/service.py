@@ -60,9 +60,10 @@ class Service:
             "locigraph_operation_seconds", "Time that an operation took in its thread", ["operation"],
             registry=self.registry, buckets=_SECONDS,
         )  # fmt: skip
-        Gauge("locigraph_waiting", "Operations that are waiting or running", registry=self.registry).set_function(
-            lambda: self._waiting
-        )
+        self._running = Gauge(
+            "locigraph_waiting", "Operations that are waiting or running",
+            registry=self.registry, multiprocess_mode="livesum",
+        )  # fmt: skip
 
     async def warm_up(self) -> None:
         """Load the models and the checkpoint, so that the first answer need not wait for them."""
@@ -104,6 +105,7 @@ class Service:
         if self._waiting >= _MOST_WAITING:
             raise BusyError(f"{self._waiting} requests are already waiting; try again later")
         self._waiting += 1
+        self._running.set(self._waiting)
         end = "failed"
         try:
             answer = await self._queue.answer(operation, asked, caller)
@@ -113,6 +115,7 @@ class Service:
             raise
         finally:
             self._waiting -= 1
+            self._running.set(self._waiting)
             self._calls.labels(operation.name, end).inc()
         return answer
 

@@ -30,8 +30,8 @@ ENCODER = FakeEncoder(512)
 
 
 @pytest.fixture
-def store(place: Place) -> Iterator[Store]:
-    with Store(place()) as opened:
+def store(store_at: Place) -> Iterator[Store]:
+    with Store(store_at()) as opened:
         yield opened
 
 
@@ -75,7 +75,9 @@ def test_nodes_alike_come_under_one_category_of_their_key_terms_and_the_rest_und
     assert category.description.startswith("Facts about ")
 
 
-def test_a_later_node_joins_the_category_it_fits_and_running_again_changes_nothing(store: Store, place: Place) -> None:
+def test_a_later_node_joins_the_category_it_fits_and_running_again_changes_nothing(
+    store: Store, store_at: Place
+) -> None:
     build(store, [*BOATS, *SOUP])
     classifier(store).run(SPACE)
     before = store.node_counts(SPACE)["knowledge_category"]
@@ -83,9 +85,9 @@ def test_a_later_node_joins_the_category_it_fits_and_running_again_changes_nothi
     assert classifier(store).run(SPACE) == Classified(nodes=1)
     assert store.node_counts(SPACE)["knowledge_category"] == before
     assert "white boat sails harbor" in next(texts for texts in held(store).values() if BOATS[0] in texts)
-    rows = dump(place())
+    rows = dump(store_at())
     assert classifier(store).run(SPACE) == Classified()
-    assert dump(place()) == rows
+    assert dump(store_at()) == rows
 
 
 def test_what_is_like_nothing_waits_while_turns_are_pending(store: Store) -> None:

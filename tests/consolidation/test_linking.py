@@ -33,8 +33,8 @@ Links = set[tuple[str, str]]
 
 
 @pytest.fixture
-def store(place: Place) -> Iterator[Store]:
-    with Store(place()) as opened:
+def store(store_at: Place) -> Iterator[Store]:
+    with Store(store_at()) as opened:
         yield opened
 
 
@@ -124,12 +124,12 @@ def test_pronouns_nouns_and_speakers_have_no_links_by_name(store: Store, name: s
     assert Linker(store).run(SPACE) == expected
 
 
-def test_a_second_run_changes_nothing(store: Store, place: Place) -> None:
+def test_a_second_run_changes_nothing(store: Store, store_at: Place) -> None:
     build(store, ["My dog is Rex", "So that Rex barks"], named=[("t0", "Rex", "person")])
     assert Linker(store).run(SPACE) == Linked(1, 1)
-    rows, revision = dump(place()), store.revision(SPACE)
+    rows, revision = dump(store_at()), store.revision(SPACE)
     assert Linker(store).run(SPACE) == Linked()
-    assert dump(place()) == rows
+    assert dump(store_at()) == rows
     assert store.revision(SPACE) == revision
 
 

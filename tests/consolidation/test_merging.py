@@ -38,8 +38,8 @@ ENCODER = Meanings({"hiking": "hike", "Ann": "Ben", "ship": "boat"})
 
 
 @pytest.fixture
-def store(place: Place) -> Iterator[Store]:
-    with Store(place()) as opened:
+def store(store_at: Place) -> Iterator[Store]:
+    with Store(store_at()) as opened:
         yield opened
 
 
@@ -93,19 +93,19 @@ def test_names_of_different_persons_places_or_numbers_stay_apart_however_near(st
 
 
 def test_running_again_changes_nothing_and_taking_the_same_turns_in_again_adds_nothing(
-    store: Store, place: Place
+    store: Store, store_at: Place
 ) -> None:
     names = ["red boat", "hike", "red boats", "hiking"]
     build(store, names)
     Merger(store, ENCODER).run(SPACE)
-    rows = dump(place())
+    rows = dump(store_at())
     assert Merger(store, ENCODER).run(SPACE) == Merged()
     build(store, names)
-    assert dump(place()) == rows
+    assert dump(store_at()) == rows
 
 
 def test_edges_that_a_merged_node_got_later_are_copied_to_the_one_that_stays_by_the_next_run(
-    store: Store, place: Place
+    store: Store, store_at: Place
 ) -> None:
     build(store, ["hike", "hiking", "boat", "boats", "harbour"])
     Merger(store, ENCODER).run(SPACE)
@@ -125,9 +125,9 @@ def test_edges_that_a_merged_node_got_later_are_copied_to_the_one_that_stays_by_
     assert (kept["hike"].id, kept["boat"].id) in {
         (edge.source, edge.target) for edge in store.relations(SPACE) if edge.label == "CAUSES"
     }
-    rows = dump(place())
+    rows = dump(store_at())
     assert Merger(store, ENCODER).run(SPACE) == Merged()
-    assert dump(place()) == rows
+    assert dump(store_at()) == rows
 
 
 def test_edges_that_a_node_gets_while_it_is_merged_are_copied_by_the_same_run(

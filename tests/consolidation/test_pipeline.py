@@ -56,8 +56,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def store(place: Place) -> Iterator[Store]:
-    with Store(place()) as opened:
+def store(store_at: Place) -> Iterator[Store]:
+    with Store(store_at()) as opened:
         yield opened
 
 
@@ -112,14 +112,14 @@ def test_every_node_has_the_vector_of_its_description(store: Store) -> None:
     np.testing.assert_array_equal(snapshot.embeddings, encoder.encode(snapshot.descriptions))
 
 
-def test_running_twice_changes_nothing(store: Store, place: Place) -> None:
+def test_running_twice_changes_nothing(store: Store, store_at: Place) -> None:
     store.append_turns(make_turns(["Boats!", "Which?"]))
     consolidate(store)
-    before = dump(place())
+    before = dump(store_at())
     extractor = FakeExtractor()
     Consolidator(store, extractor, FakeEncoder(), FakeContext()).run(SPACE)
     assert extractor.planned == []
-    assert dump(place()) == before
+    assert dump(store_at()) == before
 
 
 def test_turns_that_come_later_join_the_graph_of_the_earlier(store: Store) -> None:
@@ -156,14 +156,14 @@ def test_an_unknown_space_is_an_error_and_leaves_no_claim(store: Store) -> None:
     assert store.setting(f"extractor/{SPACE}") is None
 
 
-def test_two_extractors_must_not_build_one_graph(store: Store, place: Place) -> None:
+def test_two_extractors_must_not_build_one_graph(store: Store, store_at: Place) -> None:
     store.append_turns([make_turn(0, "one")])
     consolidate(store)
-    before = dump(place())
+    before = dump(store_at())
     second = FakeExtractor(name="other")
     with pytest.raises(ConsolidationError, match=r"space 'harbor' was built by 'fake', not 'other'"):
         Consolidator(store, second, FakeEncoder(), FakeContext()).run(SPACE)
-    assert dump(place()) == before
+    assert dump(store_at()) == before
 
 
 def test_killing_the_process_at_any_statement_and_running_again_gives_the_uninterrupted_graph(tmp_path: Path) -> None:
@@ -411,7 +411,7 @@ def test_days_that_an_architect_gives_are_taken_as_they_are(store: Store) -> Non
     assert "Ann fell yesterday (1 January 2020 to 2 January 2020)" in by_text(store)
 
 
-def test_a_fact_said_again_gains_a_source_and_an_edge_but_no_version(store: Store, place: Place) -> None:
+def test_a_fact_said_again_gains_a_source_and_an_edge_but_no_version(store: Store, store_at: Place) -> None:
     store.append_turns(make_turns(["one", "two"]))
 
     def plan(turn: Turn, context: Context) -> Blueprint:
@@ -422,7 +422,7 @@ def test_a_fact_said_again_gains_a_source_and_an_edge_but_no_version(store: Stor
     (found,) = store.nodes(SPACE, types=["knowledge_node"])
     assert found.provenance == ("t0", "t1")
     assert edges(store, "DERIVED_FROM") == [("a fact", "Ann: one"), ("a fact", "Ben: two")]
-    assert dump(place())["node_versions"] == []
+    assert dump(store_at())["node_versions"] == []
 
 
 def test_a_fact_said_differently_gets_new_words_and_their_vector(store: Store) -> None:

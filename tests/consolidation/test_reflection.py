@@ -28,8 +28,8 @@ HOBBIES = ("she enjoys painting walls", "she tried climbing rocks", "she went sw
 
 
 @pytest.fixture
-def store(place: Place) -> Iterator[Store]:
-    with Store(place()) as opened:
+def store(store_at: Place) -> Iterator[Store]:
+    with Store(store_at()) as opened:
         yield opened
 
 
@@ -94,12 +94,12 @@ def test_rules_find_what_is_said_in_several_sessions_and_not_what_is_said_twice_
     }
 
 
-def test_a_second_run_changes_nothing_and_a_later_fact_rewords_the_reflection(store: Store, place: Place) -> None:
+def test_a_second_run_changes_nothing_and_a_later_fact_rewords_the_reflection(store: Store, store_at: Place) -> None:
     build(store, of_ann(*HOBBIES))
     Reflector(store, ENCODER).run(SPACE)
-    rows = dump(place())
+    rows = dump(store_at())
     assert Reflector(store, ENCODER).run(SPACE) == Reflected()
-    assert dump(place()) == rows
+    assert dump(store_at()) == rows
     build(store, of_ann(*HOBBIES, "she took up sailing"))
     assert Reflector(store, ENCODER).run(SPACE) == Reflected(reworded=1)
     assert reflections(store) == {

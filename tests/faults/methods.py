@@ -210,11 +210,16 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "versions": lambda at: at.store.versions([at.name]),
         "relation_labels": lambda at: at.store.relation_labels(at.name),
         "acknowledge_change": lambda at: at.store.acknowledge_change(at.name, 0),
+        "embedded_by": lambda at: at.store.embedded_by(at.name),
+        "list_changed": lambda at: at.store.list_changed([SpaceId(f"{at.name}*")]),
+        "held": lambda at: at.store.held(at.name),
+        "is_held": lambda at: at.store.is_held(at.name),
         "snapshot": lambda at: at.store.snapshot(at.name, embedding_model=at.memory._encoder.model_id),
         **dict.fromkeys(
             (
                 "close", "empty_log", "faults", "identity", "spent_by_stage", "spaces", "scopes", "last_spoken",
                 "misplaced", "read_outbox", "has_forgotten", "relist_outbox", "acknowledge_outbox", "changed_spaces",
+                "forgotten_count", "counts_of_type",
             )
         ),
     },
@@ -234,12 +239,13 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
             np.stack([*at.collection.vectors(at.name, [*at.collection.rows(at.name)]).values()]),
         ),
         "delete_nodes": lambda at: at.collection.delete_nodes(at.name, at.keys),
+        "delete_space": lambda at: at.collection.delete_space(f"{at.name}*"),
         "count": lambda at: at.collection.count(at.name),
         "node_keys": lambda at: at.collection.node_keys(at.name),
         "rows": lambda at: at.collection.rows(at.name),
         "vectors": lambda at: at.collection.vectors(at.name, at.keys),
         "search": lambda at: at.collection.search(at.query, SearchFilter((at.name, "nobody")), top_k=100),
-        **dict.fromkeys(("require", "describe_itself", "flush", "spaces")),
+        **dict.fromkeys(("require", "describe_itself", "flush", "counts", "synchronise")),
     },
     LexicalIndex: {
         "add": lambda at: at.lexical.add(at.name, at.lexical.search("canoe", at.name, top_k=1)[0][0]),

@@ -84,7 +84,7 @@ def _raise(fault: str | None) -> None:
 def _faults(folder: Path, number: int) -> list[str | None]:
     """None for each try that went well, or the error of one that did not."""
     folder.mkdir()
-    vars(milvus_collection)["_BATCH"] = _PAGE  # not restored, since this process ends after these tries
+    vars(milvus_collection)["BATCH"] = _PAGE  # not restored, since this process ends after these tries
     found: list[str | None] = []
     names: list[SpaceId] = []
     with (

@@ -23,8 +23,8 @@ MODEL = "m+123" + TURN_BEFORE
 
 
 @pytest.fixture
-def store(place: Place) -> Iterator[Store]:
-    with Store(place()) as opened:
+def store(store_at: Place) -> Iterator[Store]:
+    with Store(store_at()) as opened:
         yield opened
 
 
@@ -93,7 +93,7 @@ def test_the_store_and_a_snapshot_of_it_say_the_same(store: Store) -> None:
 
 
 def test_forgetting_a_turn_drops_the_vector_of_the_one_after_it_and_tells_caches_what_was_read(
-    store: Store, place: Place
+    store: Store, store_at: Place
 ) -> None:
     filled(store, ["My secret is Porto", "I see", "Good"])
     for model in ("m", MODEL):
@@ -106,7 +106,7 @@ def test_forgetting_a_turn_drops_the_vector_of_the_one_after_it_and_tells_caches
     assert in_context(said[2], said[1]) not in erased
     assert [each.text for each in store.unembedded(SPACE, MODEL)] == [said[1]]  # now the first of its session
     assert store.unembedded(SPACE, "m") == []  # this one has not read the turn before
-    assert "Porto" not in str(dump(place()))
+    assert "Porto" not in str(dump(store_at()))
 
 
 def test_forgetting_a_turn_in_the_middle_gives_the_next_one_a_new_context(store: Store) -> None:

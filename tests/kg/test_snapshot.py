@@ -19,8 +19,8 @@ LATER = MONDAY + timedelta(days=7)
 
 
 @pytest.fixture
-def store(place: Place) -> Iterator[Store]:
-    with Store(place()) as opened:
+def store(store_at: Place) -> Iterator[Store]:
+    with Store(store_at()) as opened:
         yield opened
 
 
@@ -169,13 +169,13 @@ def test_the_fingerprint_is_stable_and_changes_with_the_graph(store: Store) -> N
     assert len({first, second, third}) == 3
 
 
-def test_a_snapshot_beside_a_writer_is_of_one_moment(store: Store, place: Place) -> None:
+def test_a_snapshot_beside_a_writer_is_of_one_moment(store: Store, store_at: Place) -> None:
     turns = make_turns([f"turn {i}" for i in range(60)])
     store.append_turns(turns)
     finished = threading.Event()
 
     def write() -> None:
-        with Store(place()) as writer:
+        with Store(store_at()) as writer:
             previous: NodeId | None = None
             for turn in turns:
                 links = [] if previous is None else [NewRelation(previous, "NEXT", "episode")]

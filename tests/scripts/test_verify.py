@@ -11,6 +11,7 @@ from typing import cast
 
 import pytest
 from sqlalchemy import Connection
+from sqlalchemy.dialects import sqlite
 
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.kg.errors import InvalidVectorError, LocigraphError
@@ -105,6 +106,8 @@ def test_where_nothing_can_be_written_indexes_are_compared_and_what_is_due_is_on
 
 def test_a_fault_that_sqlite_tells_in_several_lines_is_one_line() -> None:
     class Damaged:
+        dialect = sqlite.dialect()
+
         def exec_driver_sql(self, statement: str) -> list[tuple[str]]:
             return [("*** in database main ***\nFragmentation of 512 bytes reported as 0 on page 1",)]
 

@@ -206,9 +206,9 @@ def test_only_turns_whose_vector_moves_by_more_than_the_tolerance_are_written_ag
     written: list[int] = []
     upsert = Collection.upsert
 
-    def counted(self: Collection, rows: Sequence[IndexRow], vectors: NDArray[np.float32]) -> None:
+    def counted(self: Collection, rows: Sequence[IndexRow], vectors: NDArray[np.float32], **options: bool) -> None:
         written.append(len(rows))
-        upsert(self, rows, vectors)
+        upsert(self, rows, vectors, **options)
 
     monkeypatch.setattr(Collection, "upsert", counted)
     for name, tolerance, due in (("narrow", 1e-5, 4), ("wide", 1e-3, 1)):

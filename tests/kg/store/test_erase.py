@@ -19,8 +19,8 @@ from tests.kg.dumps import dump, shared_labels
 
 
 @pytest.fixture
-def store(place: Place) -> Iterator[Store]:
-    with Store(place()) as opened:
+def store(store_at: Place) -> Iterator[Store]:
+    with Store(store_at()) as opened:
         yield opened
 
 
@@ -48,7 +48,7 @@ def planted(store: Store, space: SpaceId = SPACE) -> dict[str, NodeId]:
     return ids
 
 
-def test_forgetting_a_turn_takes_all_that_was_drawn_from_it_and_nothing_else(store: Store, place: Place) -> None:
+def test_forgetting_a_turn_takes_all_that_was_drawn_from_it_and_nothing_else(store: Store, store_at: Place) -> None:
     ids = planted(store)
     assert store.forget(SPACE, [TurnId("t0")]) == 3  # its episode, the shared fact, and Porto
     assert {n.id for n in store.nodes(SPACE)} == {ids[name] for name in ("ann", "boats", "t1", "kept", "t2")}
@@ -58,17 +58,17 @@ def test_forgetting_a_turn_takes_all_that_was_drawn_from_it_and_nothing_else(sto
         (ids["kept"], "MENTIONS", ids["ann"]),
         (ids["t1"], "NEXT", ids["t2"]),
     }
-    tables = dump(place())
+    tables = dump(store_at())
     assert len(tables["embeddings"]) == 5
     assert tables["node_versions"] == []
     assert not any("ecret" in str(row) and "My" in str(row) for rows in tables.values() for row in rows)
     assert "Porto" not in str(tables)
 
 
-def test_forgetting_every_turn_leaves_no_node_edge_version_or_vector(store: Store, place: Place) -> None:
+def test_forgetting_every_turn_leaves_no_node_edge_version_or_vector(store: Store, store_at: Place) -> None:
     planted(store)
     assert store.forget(SPACE, [TurnId("t0"), TurnId("t1"), TurnId("t2")]) == 8
-    tables = dump(place())
+    tables = dump(store_at())
     for name in ("turns", "nodes", "node_versions", "relations", "embeddings", "provenance"):
         assert tables[name] == [], name
 
@@ -140,24 +140,24 @@ def test_a_key_that_was_forgotten_is_never_given_again(store: Store) -> None:
     assert int(store.snapshot(SPACE).keys.min()) > highest
 
 
-def test_forgetting_an_unknown_turn_is_refused_and_forgets_nothing(store: Store, place: Place) -> None:
+def test_forgetting_an_unknown_turn_is_refused_and_forgets_nothing(store: Store, store_at: Place) -> None:
     planted(store)
-    before = dump(place())
+    before = dump(store_at())
     with pytest.raises(StoreError, match=r"has no turn 't9', or it was erased before; nothing was erased now"):
         store.forget(SPACE, [TurnId("t0"), TurnId("t9")])
-    assert dump(place()) == before
+    assert dump(store_at()) == before
 
 
-def test_forgetting_a_space_leaves_no_row_of_it_and_every_row_of_the_others(store: Store, place: Place) -> None:
+def test_forgetting_a_space_leaves_no_row_of_it_and_every_row_of_the_others(store: Store, store_at: Place) -> None:
     planted(store, OTHER_SPACE)
     store.remember({f"extractor/{OTHER_SPACE}": "rules"})
     store.remember({"tombstone_key": "00" * 32})
-    before = dump(place(), without=("outbox", "sqlite_sequence"))
+    before = dump(store_at(), without=("outbox", "sqlite_sequence"))
     planted(store, SPACE)
     store.remember({f"extractor/{SPACE}": "rules"})
     store.forget_spaces([SPACE])
     assert store.restore(SPACE) == 3  # digests alone were left
-    assert dump(place(), without=("outbox", "sqlite_sequence")) == before
+    assert dump(store_at(), without=("outbox", "sqlite_sequence")) == before
     assert store.spaces() == [OTHER_SPACE]
 
 
@@ -275,17 +275,17 @@ def test_a_concept_does_not_keep_the_wording_that_a_forgotten_turn_gave_it(store
     assert [node.description for node in store.nodes(SPACE)] == ["Ben: Wedding planning, then."]
 
 
-def test_caches_hear_of_every_wording_that_goes_before_it_does(store: Store, place: Place) -> None:
+def test_caches_hear_of_every_wording_that_goes_before_it_does(store: Store, store_at: Place) -> None:
     planted(store)
     heard: list[str] = []
-    before = dump(place())
+    before = dump(store_at())
 
     def fail(texts: Sequence[str]) -> None:
         raise StoreError("the cache is locked")
 
     with pytest.raises(StoreError, match="locked"):
         store.forget(SPACE, [TurnId("t0")], before_erasing=fail)
-    assert dump(place()) == before
+    assert dump(store_at()) == before
     store.forget(SPACE, [TurnId("t0")], before_erasing=heard.extend)
     together = "Ben: A secret!\n(in reply to Ann: My secret is Porto.)"  # what some text encoders read of the reply
     assert heard == ["Ann has a secret", "Ann keeps a secret", "Ann: My secret is Porto.", together, "Porto"]
@@ -302,9 +302,9 @@ def test_no_byte_of_the_database_or_its_log_keeps_a_forgotten_word_while_another
 
 
 @pytest.mark.sqlite
-def test_what_a_forgotten_turn_cost_still_counts_and_no_longer_names_the_turn(tmp_path: Path, place: Place) -> None:
+def test_what_a_forgotten_turn_cost_still_counts_and_no_longer_names_the_turn(tmp_path: Path, store_at: Place) -> None:
     one = Spent(1, 90, 10, 0.5, invalid=2, repaired=1, failed_requests=1)
-    with Store(place()) as store:
+    with Store(store_at()) as store:
         store.append_turns([*make_turns(["hello", "there"])])
         for turn, stage in (("t0", "scribe"), ("t0", "scribe"), ("t1", "scribe"), ("", "scribe")):
             store.add_spent(SPACE, turn, stage, one)
@@ -329,13 +329,13 @@ def test_what_a_model_takes_for_a_turn_that_is_forgotten_while_it_replies_is_kep
 
 
 @pytest.mark.sqlite
-def test_more_turns_are_forgotten_and_more_spaces_looked_up_than_a_statement_can_name(place: Place) -> None:
+def test_more_turns_are_forgotten_and_more_spaces_looked_up_than_a_statement_can_name(store_at: Place) -> None:
     def limit(connection: sqlite3.Connection, _: object) -> None:
         connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 600)
 
     sa.event.listen(sa.Pool, "connect", limit)
     try:
-        with Store(place()) as store:
+        with Store(store_at()) as store:
             turns = make_turns(["boats"] * 700)
             store.append_turns(turns)
             assert store.forget(SPACE, [turn.turn_id for turn in turns[1:]]) == 0

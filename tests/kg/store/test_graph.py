@@ -52,8 +52,8 @@ NAN_VECTOR = np.array([1.0, math.nan], dtype=np.float32)
 
 
 @pytest.fixture
-def store(place: Place) -> Iterator[Store]:
-    with Store(place()) as opened:
+def store(store_at: Place) -> Iterator[Store]:
+    with Store(store_at()) as opened:
         yield opened
 
 
@@ -86,12 +86,12 @@ def test_turns_come_back_as_they_were_appended_in_conversation_order(store: Stor
     assert store.turns(SPACE) == list(turns)
 
 
-def test_appending_the_same_turns_again_adds_nothing(store: Store, place: Place) -> None:
+def test_appending_the_same_turns_again_adds_nothing(store: Store, store_at: Place) -> None:
     turns = make_turns(["one", "two"])
     store.append_turns(turns)
-    before = dump(place())
+    before = dump(store_at())
     assert store.append_turns(turns) == 0
-    assert dump(place()) == before
+    assert dump(store_at()) == before
 
 
 def test_long_texts_in_conflict_are_shown_where_they_differ(store: Store) -> None:
@@ -113,15 +113,15 @@ def test_long_texts_in_conflict_are_shown_where_they_differ(store: Store) -> Non
     ],
 )
 def test_a_turn_id_with_other_content_is_a_conflict_and_nothing_of_the_batch_is_written(
-    store: Store, place: Place, changes: dict[str, object], fault: str
+    store: Store, store_at: Place, changes: dict[str, object], fault: str
 ) -> None:
     held, new = make_turns(["one", "two"])
     store.append_turns([held])
-    before = dump(place())
+    before = dump(store_at())
     clash = replace(held, **changes)  # type: ignore[arg-type]  # a test sets one field at a time by name
     with pytest.raises(TurnConflictError, match=rf"space 'harbor': turn 't0' is stored {fault}"):
         store.append_turns([new, replace(make_turn(0, "a new space", space=OTHER_SPACE)), clash])
-    assert dump(place()) == before
+    assert dump(store_at()) == before
 
 
 def test_one_batch_may_hold_a_turn_twice_but_not_with_two_contents(store: Store) -> None:
@@ -233,26 +233,26 @@ def test_only_a_failed_turn_can_be_retried(store: Store) -> None:
     assert len(store.turns(SPACE, state=TurnState.DONE)) == 2
 
 
-def test_a_turn_is_consolidated_once_even_by_two_builders(store: Store, place: Place) -> None:
+def test_a_turn_is_consolidated_once_even_by_two_builders(store: Store, store_at: Place) -> None:
     turn = make_turn(0, "one")
     store.append_turns([turn])
     store.commit(change_of(turn))
-    before = dump(place())
-    with Store(place()) as second, pytest.raises(StoreError, match=r"'t0' is already consolidated"):
+    before = dump(store_at())
+    with Store(store_at()) as second, pytest.raises(StoreError, match=r"'t0' is already consolidated"):
         second.commit(change_of(turn))
-    assert dump(place()) == before
+    assert dump(store_at()) == before
 
 
-def test_a_change_based_on_an_earlier_revision_is_refused_whole(store: Store, place: Place) -> None:
+def test_a_change_based_on_an_earlier_revision_is_refused_whole(store: Store, store_at: Place) -> None:
     turns = make_turns(["one", "two"])
     store.append_turns(turns)
     read_at = store.revision(SPACE)
-    with Store(place()) as second:
+    with Store(store_at()) as second:
         second.commit(change_of(turns[0]))
-    before = dump(place())
+    before = dump(store_at())
     with pytest.raises(OutdatedChangeError, match=rf"revision {read_at + 1}, and the change is based on {read_at}: "):
         store.commit(replace(change_of(turns[1]), revision=read_at))
-    assert dump(place()) == before
+    assert dump(store_at()) == before
     store.commit(replace(change_of(turns[1]), revision=read_at + 1))
     assert store.turn_counts(SPACE) == {TurnState.DONE: 2}
 
@@ -389,14 +389,14 @@ VECTOR = np.ones(2, dtype=np.float32)
     ],
 )
 def test_a_refused_change_leaves_every_table_as_it_was(
-    store: Store, place: Place, change: GraphChange, error: type[Exception], message: str
+    store: Store, store_at: Place, change: GraphChange, error: type[Exception], message: str
 ) -> None:
     filled(store, encoder=FakeEncoder())
     store.append_turns([TURN])
-    before = dump(place())
+    before = dump(store_at())
     with pytest.raises(error, match=message):
         store.commit(change)
-    assert dump(place()) == before
+    assert dump(store_at()) == before
 
 
 # --- spaces --------------------------------------------------------------------------------------------------------
@@ -448,12 +448,12 @@ def test_no_method_shows_a_space_what_belongs_to_another(store: Store) -> None:
     assert store.unembedded(SPACE, "another model") == texts_of(store.nodes(SPACE))
 
 
-def test_no_method_lets_a_space_change_what_belongs_to_another(store: Store, place: Place) -> None:
+def test_no_method_lets_a_space_change_what_belongs_to_another(store: Store, store_at: Place) -> None:
     filled(store)
     turns = make_turns(["I grow roses.", "Red ones?", "Three."], space=OTHER_SPACE)
     store.append_turns(turns)
     secret = store.commit(change_of(turns[0], nodes=[fact("roses", "Ann grows roses", turns[0])]))["roses"]
-    before = dump(place())
+    before = dump(store_at())
     with pytest.raises(UnknownNodeError):
         store.commit(GraphChange(SPACE, MONDAY, updates=(NodeUpdate(secret, status=NodeStatus.ARCHIVED),)))
     with pytest.raises(UnknownNodeError):
@@ -465,7 +465,7 @@ def test_no_method_lets_a_space_change_what_belongs_to_another(store: Store, pla
         store.forget(SPACE, [TurnId("t2")])
     with pytest.raises(StoreError):
         store.commit(GraphChange(SPACE, MONDAY, TurnId("t2"), failure="mischief"))
-    assert dump(place()) == before
+    assert dump(store_at()) == before
 
 
 def test_two_spaces_may_use_the_same_turn_and_node_ids(store: Store) -> None:
@@ -553,9 +553,9 @@ def test_a_model_that_comes_after_nodes_were_reworded_embeds_their_earlier_words
         np.testing.assert_array_equal(known.embeddings, late.encode(known.descriptions))
 
 
-def test_bad_embeddings_are_refused_and_nothing_is_written(store: Store, place: Place) -> None:
+def test_bad_embeddings_are_refused_and_nothing_is_written(store: Store, store_at: Place) -> None:
     ids = filled(store, encoder=FakeEncoder(dim=2))
-    before = dump(place())
+    before = dump(store_at())
     both = texts_of([store.node(SPACE, ids["first"]), store.node(SPACE, ids["fact"])])
     for vectors, error in (
         (np.ones((1, 2), dtype=np.float32), InvalidVectorError),
@@ -568,7 +568,7 @@ def test_bad_embeddings_are_refused_and_nothing_is_written(store: Store, place: 
     with pytest.raises(InvalidVectorError):
         store.put_embeddings(SPACE, "a new model", both, np.ones((2, 0), dtype=np.float32))
     store.put_embeddings(SPACE, "fake-bow", [NodeText(NodeId("ghost"), "", "")], np.ones((1, 2), dtype=np.float32))
-    assert dump(place()) == before
+    assert dump(store_at()) == before
 
 
 @pytest.mark.sqlite
@@ -596,11 +596,11 @@ def test_a_damaged_vector_is_refused_and_counts_as_none_until_it_is_made_anew(
     np.testing.assert_array_equal(again.embeddings, sound.embeddings)
 
 
-def test_writing_no_embeddings_changes_nothing(store: Store, place: Place) -> None:
+def test_writing_no_embeddings_changes_nothing(store: Store, store_at: Place) -> None:
     filled(store)
-    before = dump(place())
+    before = dump(store_at())
     store.put_embeddings(SPACE, "m", [], np.zeros((0, 4), dtype=np.float32))
-    assert dump(place()) == before
+    assert dump(store_at()) == before
 
 
 def test_the_indexer_gets_nodes_with_the_vector_of_their_present_text(store: Store) -> None:
@@ -684,12 +684,12 @@ def test_the_store_holds_the_relation_labels(store: Store) -> None:
 # --- opening -------------------------------------------------------------------------------------------------------
 
 
-def test_a_store_is_opened_again_with_all_it_held(store: Store, place: Place) -> None:
+def test_a_store_is_opened_again_with_all_it_held(store: Store, store_at: Place) -> None:
     filled(store)
-    before = dump(place())
-    with Store(place()) as again:
+    before = dump(store_at())
+    with Store(store_at()) as again:
         assert [turn.text for turn in again.turns(SPACE)] == ["I repair boats.", "Which boats?"]
-    assert dump(place()) == before
+    assert dump(store_at()) == before
 
 
 def test_a_store_in_memory_works_through_the_rows(tmp_path: Path) -> None:
@@ -714,11 +714,11 @@ def test_a_path_that_cannot_hold_a_store_is_a_store_error(tmp_path: Path) -> Non
 
 @pytest.mark.sqlite
 def test_a_store_that_another_process_writes_to_opens_and_a_lock_that_stays_is_a_store_error(
-    store: Store, tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch
+    store: Store, tmp_path: Path, store_at: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with closing(sqlite3.connect(tmp_path / "graph.sqlite", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with Store(place()) as second:
+        with Store(store_at()) as second:
             assert second.spaces() == []
             with second._engine.connect() as connection:  # pooled: the next one waits as long
                 connection.exec_driver_sql("PRAGMA busy_timeout=10")

@@ -20,8 +20,8 @@ PLAIN = "From who adopts to who is adopted."
 
 
 @pytest.fixture
-def store(place: Place) -> Iterator[Store]:
-    with Store(place()) as opened:
+def store(store_at: Place) -> Iterator[Store]:
+    with Store(store_at()) as opened:
         yield opened
 
 
@@ -43,11 +43,11 @@ def files_with(folder: Path, words: bytes) -> list[Path]:
     return [file for file in folder.iterdir() if words in file.read_bytes()]
 
 
-def test_each_space_describes_a_label_in_its_own_words(store: Store, place: Place) -> None:
+def test_each_space_describes_a_label_in_its_own_words(store: Store, store_at: Place) -> None:
     adopt(store, 0, SECRET)
     adopt(store, 0, PLAIN, OTHER_SPACE)
     assert (described(store), described(store, OTHER_SPACE)) == (SECRET, PLAIN)
-    assert shared_labels(place())["ADOPTED"] == UNDESCRIBED
+    assert shared_labels(store_at())["ADOPTED"] == UNDESCRIBED
 
 
 def test_a_label_that_another_space_has_coined_must_be_coined_anew(store: Store) -> None:

@@ -15,8 +15,8 @@ TURNS = {space: make_turns(["Hello.", "Bye."], space=space) for space in (SPACE,
 
 
 @pytest.fixture
-def store(place: Place) -> Iterator[Store]:
-    with Store(place()) as made:
+def store(store_at: Place) -> Iterator[Store]:
+    with Store(store_at()) as made:
         yield made
 
 

@@ -47,11 +47,11 @@ def test_new_turns_stand_before_the_one_they_were_given_before_or_at_the_end() -
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_split_into_appends_that_keeps_each_sessions_order_gives_the_same_positions(
-    place: Place, data: st.DataObject
+    store_at: Place, data: st.DataObject
 ) -> None:
     turns = data.draw(st.sampled_from([list(TURNS), SAME_DAY, HALF_DATED]))
     left = {session: [t for t in turns if t.session_id == session] for session in {t.session_id for t in turns}}
-    with Store(place(uuid.uuid4().hex)) as store:
+    with Store(store_at(uuid.uuid4().hex)) as store:
         while any(left.values()):
             session = data.draw(st.sampled_from(sorted(s for s in left if left[s])))
             count = data.draw(st.integers(1, len(left[session])))
@@ -65,13 +65,13 @@ def test_any_split_into_appends_that_keeps_each_sessions_order_gives_the_same_po
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_turns_that_are_placed_at_the_end_are_where_a_look_at_all_turns_would_place_them(
-    place: Place, monkeypatch: pytest.MonkeyPatch, data: st.DataObject
+    store_at: Place, monkeypatch: pytest.MonkeyPatch, data: st.DataObject
 ) -> None:
     times = st.sampled_from([None, *(MONDAY + timedelta(hours=hour) for hour in range(5)), BEFORE_1970])
     portions = data.draw(st.lists(st.lists(st.tuples(st.integers(1, 3), times), min_size=1, max_size=3), max_size=8))
     quick, slow = SpaceId(uuid.uuid4().hex), SpaceId(uuid.uuid4().hex)
     appended: list[Turn] = []
-    with Store(place()) as store:
+    with Store(store_at()) as store:
         for number, portion in enumerate(portions):
             again = [replace(turn, position=0) for turn in appended if data.draw(st.integers(0, 9)) == 0]
             new = [
@@ -92,8 +92,10 @@ def test_turns_that_are_placed_at_the_end_are_where_a_look_at_all_turns_would_pl
             assert placed(store, quick) == placed(store, slow)
 
 
-def test_a_turn_after_all_others_is_placed_without_reading_them(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Store(place()) as store:
+def test_a_turn_after_all_others_is_placed_without_reading_them(
+    store_at: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(store_at()) as store:
         store.append_turns(TURNS[:4])
         monkeypatch.setattr(sequence, "read", lambda *_: pytest.fail("all turns are read"))
         store.append_turns(TURNS[4:5])  # of the last session
@@ -105,37 +107,37 @@ def placed(store: Store, space: SpaceId) -> list[tuple[TurnId, int, TurnState]]:
     return [(t.turn_id, t.position, state) for state in TurnState for t in store.turns(space, state=state)]
 
 
-def test_sessions_of_one_time_are_in_the_order_of_their_numbers(place: Place) -> None:
+def test_sessions_of_one_time_are_in_the_order_of_their_numbers(store_at: Place) -> None:
     turns = [replace(make_turn(0, f"turn {i}"), turn_id=TurnId(f"t{i}"), session_id=f"s{i}") for i in (10, 9, 2)]
-    with Store(place()) as store:
+    with Store(store_at()) as store:
         for turn in turns:
             store.append_turns([turn])
         assert [turn.session_id for turn in store.turns(SPACE)] == ["s2", "s9", "s10"]
 
 
-def test_sessions_of_one_time_and_number_follow_each_other(place: Place) -> None:
+def test_sessions_of_one_time_and_number_follow_each_other(store_at: Place) -> None:
     names = ["1", "01", "001"]
     turns = [replace(make_turn(i, f"turn {i}", spoken_at=MONDAY), session_id=names[i % 3]) for i in range(9)]
-    with Store(place()) as store:
+    with Store(store_at()) as store:
         store.append_turns(turns)
         assert [turn.session_id for turn in store.turns(SPACE)] == [*["001"] * 3, *["01"] * 3, *["1"] * 3]
 
 
-def test_undated_turns_are_in_the_order_in_which_they_came(place: Place) -> None:
+def test_undated_turns_are_in_the_order_in_which_they_came(store_at: Place) -> None:
     turns = [make_turn(i, f"turn {i}", session=1 + i % 2, dated=False) for i in range(6)]
-    with Store(place()) as store:
+    with Store(store_at()) as store:
         for turn in turns:
             store.append_turns([replace(turn, position=0)])
         assert [turn.text for turn in store.turns(SPACE)] == [f"turn {i}" for i in range(6)]
 
 
 @pytest.mark.parametrize("years", [-50, 0])
-def test_undated_turns_before_1970_stay_with_their_session(place: Place, years: int) -> None:
+def test_undated_turns_before_1970_stay_with_their_session(store_at: Place, years: int) -> None:
     def turn(number: int, session: int, year: int | None) -> Turn:
         time = None if year is None else MONDAY.replace(year=year + years, day=3)
         return replace(make_turn(number, f"turn {number}", session=session), spoken_at=time, position=0)
 
-    with Store(place()) as store:
+    with Store(store_at()) as store:
         for each in (turn(0, 1, 2000), turn(1, 1, None), turn(2, 1, 2001), turn(3, 2, 2005), turn(4, 3, None)):
             store.append_turns([each])
         store.append_turns([turn(5, 4, 2010)])
@@ -149,8 +151,8 @@ def consolidated(store: Store, turns: list[Turn]) -> None:
         store.commit(change_of(turn))
 
 
-def test_a_turn_before_consolidated_ones_makes_the_space_pending(place: Place) -> None:
-    with Store(place()) as store:
+def test_a_turn_before_consolidated_ones_makes_the_space_pending(store_at: Place) -> None:
+    with Store(store_at()) as store:
         consolidated(store, list(TURNS[3:]))
         store.append_turns([replace(turn, position=0) for turn in TURNS[:1]])
         assert store.nodes(SPACE) == []
@@ -159,9 +161,9 @@ def test_a_turn_before_consolidated_ones_makes_the_space_pending(place: Place) -
 
 
 def test_what_second_passes_made_is_named_where_a_space_is_made_anew(
-    place: Place, caplog: pytest.LogCaptureFixture
+    store_at: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with Store(place()) as store:
+    with Store(store_at()) as store:
         consolidated(store, list(TURNS[3:]))
         insight = NewNode("r", "reflection", "insight", "Ann likes dogs.", (TURNS[3].turn_id,))
         store.commit(GraphChange(SPACE, TURNS[5].recorded_at, None, (insight,)))
@@ -175,11 +177,11 @@ def test_what_second_passes_made_is_named_where_a_space_is_made_anew(
 
 @pytest.mark.parametrize("made_by", ["link", "resolve"])
 def test_links_to_entities_are_named_where_a_space_is_made_anew_and_those_that_a_merging_moved_are_not(
-    made_by: str, place: Place, caplog: pytest.LogCaptureFixture
+    made_by: str, store_at: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, second, *_ = TURNS[3:]
     tom, spelt = (NewNode(name, "entity", name, name, (first.turn_id,)) for name in ("Tom", "tom"))
-    with Store(place()) as store:
+    with Store(store_at()) as store:
         store.append_turns(TURNS[3:])
         mention = NewRelation("episode", "MENTIONS", "tom")
         ids = store.commit(change_of(first, nodes=[tom, spelt], relations=[mention]))
@@ -198,16 +200,16 @@ def test_links_to_entities_are_named_where_a_space_is_made_anew_and_those_that_a
     )
 
 
-def test_a_turn_at_the_end_leaves_the_rest_as_it_is(place: Place) -> None:
-    with Store(place()) as store:
+def test_a_turn_at_the_end_leaves_the_rest_as_it_is(store_at: Place) -> None:
+    with Store(store_at()) as store:
         consolidated(store, list(TURNS[:3]))
         store.append_turns(TURNS)
         assert len(store.nodes(SPACE)) == 3
         assert [turn.turn_id for turn in store.turns(SPACE, state=TurnState.PENDING)] == [t.turn_id for t in TURNS[3:]]
 
 
-def test_where_no_rewind_is_allowed_nothing_is_written(place: Place) -> None:
-    with Store(place()) as store:
+def test_where_no_rewind_is_allowed_nothing_is_written(store_at: Place) -> None:
+    with Store(store_at()) as store:
         consolidated(store, list(TURNS[3:]))
         with pytest.raises(StoreError, match=r"turn 't0' comes before turns that are already consolidated"):
             store.append_turns(TURNS[:1], may_rewind=False)
@@ -224,9 +226,9 @@ def undated_and_dated(*told: tuple[str, int | None]) -> list[Turn]:
 
 
 @pytest.mark.parametrize("is_read", [True, False])
-def test_consolidated_turns_that_change_places_make_the_space_pending(place: Place, is_read: bool) -> None:
+def test_consolidated_turns_that_change_places_make_the_space_pending(store_at: Place, is_read: bool) -> None:
     paris, berlin, weather = undated_and_dated(("notes", None), ("s1", 0), ("notes", 365))
-    with Store(place()) as store:
+    with Store(store_at()) as store:
         for turn in (paris, berlin):
             store.append_turns([turn])
             if is_read or turn is paris:
@@ -237,8 +239,8 @@ def test_consolidated_turns_that_change_places_make_the_space_pending(place: Pla
         assert store.nodes(SPACE) == []
 
 
-def test_a_turn_that_is_tried_again_in_its_place_leaves_the_rest_as_it_is(place: Place) -> None:
-    with Store(place()) as store:
+def test_a_turn_that_is_tried_again_in_its_place_leaves_the_rest_as_it_is(store_at: Place) -> None:
+    with Store(store_at()) as store:
         store.append_turns(TURNS[:2])
         store.commit(replace(change_of(TURNS[0]), failure="an outage"))
         store.commit(change_of(TURNS[1]))
@@ -247,9 +249,9 @@ def test_a_turn_that_is_tried_again_in_its_place_leaves_the_rest_as_it_is(place:
         assert len(store.nodes(SPACE)) == 2
 
 
-def test_a_turn_before_a_failed_one_that_is_to_be_tried_again_makes_the_space_pending(place: Place) -> None:
+def test_a_turn_before_a_failed_one_that_is_to_be_tried_again_makes_the_space_pending(store_at: Place) -> None:
     first, between, failed = TURNS[:3]
-    with Store(place()) as store:
+    with Store(store_at()) as store:
         store.append_turns([first, failed])
         store.commit(change_of(first))
         store.commit(replace(change_of(failed), failure="a bad reply"))
@@ -258,9 +260,9 @@ def test_a_turn_before_a_failed_one_that_is_to_be_tried_again_makes_the_space_pe
         assert store.nodes(SPACE) == []
 
 
-def test_forgetting_a_turn_after_which_an_undated_session_began_makes_the_space_pending(place: Place) -> None:
+def test_forgetting_a_turn_after_which_an_undated_session_began_makes_the_space_pending(store_at: Place) -> None:
     late, _, *early = turns = undated_and_dated(("late", 9), ("notes", None), ("early", 0), ("early", 1))
-    with Store(place()) as store:
+    with Store(store_at()) as store:
         store.append_turns(turns)
         for turn in store.turns(SPACE):
             store.commit(change_of(turn))

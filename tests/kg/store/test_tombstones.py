@@ -18,8 +18,8 @@ SOLD = TURNS[0].turn_id
 
 
 @pytest.fixture
-def store(place: Place) -> Iterator[Store]:
-    with Store(place()) as made:
+def store(store_at: Place) -> Iterator[Store]:
+    with Store(store_at()) as made:
         made.append_turns(TURNS)
         for turn in TURNS:
             made.commit(change_of(turn))
@@ -54,9 +54,9 @@ def test_other_content_under_a_forgotten_id_is_a_conflict_and_not_lost(store: St
         store.append_turns([replace(TURNS[0], text="I sold the red bike.")])
 
 
-def test_no_word_of_a_forgotten_turn_is_kept(store: Store, place: Place) -> None:
+def test_no_word_of_a_forgotten_turn_is_kept(store: Store, store_at: Place) -> None:
     store.forget(SPACE, [SOLD])
-    held = dump(place())
+    held = dump(store_at())
     assert "blue bike" not in repr(held)
     assert "'t0'" not in repr(held)
     assert len(held["tombstones"]) == 1

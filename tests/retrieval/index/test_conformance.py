@@ -188,7 +188,7 @@ HOSTILE = ['"', 'z" or pk != "', 'a" or space != "', "self", "locigraph:self", "
 def test_no_name_breaks_out_of_a_filter_not_even_through_the_iterators_cursor(
     empty: Collection, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(milvus_collection, "_BATCH", 10)
+    monkeypatch.setattr(milvus_collection, "BATCH", 10)
     count = 25  # the iterator's third batch
     empty.upsert([row(i, name) for i in range(count)], random_vectors(count))
     empty.upsert([row(9_000 + i, "victim") for i in range(5)], random_vectors(5))

@@ -1,0 +1,74 @@
+"""Several processes that serve one memory behind one port, where store and index are on servers."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import tempfile
+from collections.abc import Callable
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+
+from prometheus_client.multiprocess import mark_process_dead
+
+#: Environment variable by which the metrics of all workers are added up; its folder must exist before they start.
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+log = logging.getLogger("locigraph.serve")
+# Exit code of a worker that its own error message has ended, such as a store that cannot be opened.
+_REFUSED = 2
+
+
+def run_workers(count: int, work: Callable[[socket.socket], None], listener: socket.socket) -> int:
+    """Run workers until a signal ends them; one that dies is replaced, and the others go on.
+
+    Args:
+        count: Number of workers.
+        work: Serves a listening socket until a signal comes; called in each worker, so it must be picklable.
+        listener: The socket, on which the operating system gives each connection to one of the workers.
+
+    Returns:
+        The exit code: 0 after a signal; that of a worker that could not start otherwise.
+    """
+    context = multiprocessing.get_context("spawn")
+    is_stopping = False
+    workers: list[BaseProcess] = []
+
+    def stop(*_: object) -> None:
+        nonlocal is_stopping
+        is_stopping = True
+        for worker in workers:
+            worker.terminate()
+
+    def start() -> None:
+        worker = context.Process(target=work, args=(listener,))
+        worker.start()
+        workers.append(worker)
+
+    before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
+    code = 0
+    with tempfile.TemporaryDirectory(prefix="locigraph-metrics-") as folder:
+        os.environ[METRICS_FOLDER] = folder
+        try:
+            for _ in range(count):
+                start()
+            while workers:
+                wait([worker.sentinel for worker in workers])
+                for worker in [worker for worker in workers if worker.exitcode is not None]:
+                    workers.remove(worker)
+                    mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]  # its package has types, but not here
+                    if is_stopping:
+                        continue
+                    if worker.exitcode == _REFUSED:  # another would say the same
+                        code = _REFUSED
+                        stop()
+                        continue
+                    log.error("worker %s ended with exit code %s and is replaced", worker.pid, worker.exitcode)
+                    start()
+        finally:
+            del os.environ[METRICS_FOLDER]
+            for each, handler in before.items():
+                signal.signal(each, handler)
+    return code
