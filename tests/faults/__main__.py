@@ -30,6 +30,7 @@ from tests.faults import (
     reads,
     residue,
     served,
+    servers,
     tenants,
     workbench,
 )
@@ -51,7 +52,10 @@ KINDS: dict[str, tuple[Tries, int]] = {
     "reads": (reads.tries, 230),
     "inputs": (inputs.tries, 370),
     "time": (doubling.tries, 145),
+    "servers": (servers.tries, 0),
 }
+#: Kinds that run only where they are named: they start servers of their own, and a try takes seconds.
+NAMED_ONLY = ("servers",)
 
 
 def main() -> None:
@@ -60,7 +64,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1_000, help="total number of tries of all kinds")
     parser.add_argument("--seed", type=int, default=0, help="random seed")
     parser.add_argument(
-        "--kinds", nargs="*", type=_kind, default=[(kind, None) for kind in KINDS],
+        "--kinds", nargs="*", type=_kind, default=[(kind, None) for kind in KINDS if kind not in NAMED_ONLY],
         help="kinds to run, each optionally with its own number of tries, such as damage=4",
     )  # fmt: skip
     parser.add_argument("--summary", type=Path, default=None, help="JSON file for the results")
@@ -72,7 +76,18 @@ def main() -> None:
         served.load()
     if chosen & {"experiments"}:
         experiments.load()
-    if chosen & {"faults", "adds", "experiments", "serve", "damage", "residue", "tenants", "reads", "inputs"}:
+    if chosen & {
+        "faults",
+        "adds",
+        "experiments",
+        "serve",
+        "damage",
+        "residue",
+        "tenants",
+        "reads",
+        "inputs",
+        "servers",
+    }:
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:
             preload(lambda: workbench.run_each(Path(folder)))
     is_ending = threading.Event()

@@ -72,7 +72,7 @@ _FULL = sa.exc.OperationalError("", None, sqlite3.OperationalError("database or 
 _READING_CALLS = ("query", "search", "has", "list", "describe", "read", "get", "close", "connect")
 
 
-class _Counter:
+class Counter:
     """Counts the writing calls of this process and stops the process at one of them."""
 
     def __init__(self, at: int, way: str) -> None:
@@ -146,7 +146,7 @@ Run = Callable[[Path, str], tuple[int, str]]
 
 def counted(folder: Path, command: str, at: int, way: str, *, run: Run = workbench.run) -> int:
     """Run a command that is stopped at one of its writing calls; how many of these it has made."""
-    counter = _Counter(at, way)
+    counter = Counter(at, way)
     counter.watch(synced(folder))
     _run(folder, command, run)
     return counter.calls

@@ -7,6 +7,7 @@ import pwd
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -76,6 +77,13 @@ def unprivileged() -> str | None:
         except KeyError:
             continue
     raise RuntimeError("PostgreSQL does not run as root, and there is no user postgres or nobody to run it as")
+
+
+def open_folder() -> Path:
+    """A new folder that another user can enter, unlike those of pytest and tempfile; the caller removes it."""
+    folder = Path(tempfile.mkdtemp(prefix="locigraph-", dir="/tmp"))
+    folder.chmod(0o755)
+    return folder
 
 
 def ran(command: Sequence[str], *, user: str | None, environment: Mapping[str, str] | None = None) -> None:
