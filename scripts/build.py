@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from locigraph.kg.counts import counted
 from locigraph.scripts.assembly.settings import (
     DEFAULT,
     REMEMBERED,
@@ -10,6 +15,10 @@ from locigraph.scripts.assembly.settings import (
     IndexSettings,
     LLMSettings,
 )
+
+if TYPE_CHECKING:
+    from locigraph.kg.store import TurnFailure
+    from locigraph.kg.types import SpaceId, TurnId
 
 
 def build(
@@ -28,6 +37,8 @@ def build(
     retry_failed: bool = False,
     user: str | None = None,
     agent: str | None = None,
+    workers: int = 1,
+    ray: str | None = None,
 ) -> None:
     """Read conversations, consolidate every turn into the graph, and index it. Can be interrupted and run again.
 
@@ -53,20 +64,27 @@ def build(
         retry_failed: Whether to try failed turns again.
         user: User to whom the conversations belong, for ``locigraph recall --user``; null sets none.
         agent: Agent to which the conversations belong, for ``locigraph recall --agent``; null sets none.
+        workers: Number of processes that build conversations; more than one needs a store and an index on servers, and
+            the extra ``ray``.
+        ray: Address of a Ray cluster that runs the workers; null for this machine.
     """
-    import shlex
     from collections import Counter
+    from functools import partial
 
     from locigraph.consolidation.errors import LanguageModelError
     from locigraph.consolidation.protocols import MeteredExtractor
-    from locigraph.kg.counts import counted
-    from locigraph.kg.store import Store, TurnFailure
-    from locigraph.kg.types import Scope, SpaceId
+    from locigraph.kg.schema import EPISODE
+    from locigraph.kg.store import Store
+    from locigraph.kg.types import Scope
     from locigraph.scripts.assembly import defaults, exports, graphs, opening
+    from locigraph.scripts.assembly.batch_jobs import workers_of
+    from locigraph.scripts.assembly.build_job import BuildJob
     from locigraph.scripts.assembly.language_models import clients_of
+    from locigraph.scripts.assembly.refresh_job import RefreshJob
     from locigraph.scripts.assembly.search_parts import indexer_of
     from locigraph.scripts.console.terminal import printable, spaces_list
 
+    running = workers_of(workers, ray, store, index)
     loaded = opening.read_corpus(corpus, store=store)
     for note in loaded.notes:
         print(printable(note))
@@ -91,15 +109,22 @@ def build(
             told, notes = exports.as_first_stored(loaded, graph, forgotten)
             if retry_failed:
                 graphs.make_failed_pending(loaded, graph)
-            failed, stopped = dict[SpaceId, list[TurnFailure]](), None
+            failed: dict[SpaceId, list[TurnFailure]] = {}
+            stopped = None
+            scope = Scope(user, agent)
+            build_here = partial(graphs.build_graph, told, extractor, graph, text_encoder, scope)
+            build_there = partial(BuildJob(store, used, consolidation, scope).run, told, running)
             try:
-                failed = graphs.build_graph(told, extractor, graph, text_encoder, Scope(user, agent))
+                failed = build_here() if running.is_this_process else build_there()
             except LanguageModelError as error:  # a limit or an outage: what is done is indexed, so it can be searched
                 stopped = error
             indexer_of(graph, vectors, text_encoder).drain(progress=True)
             if embeddings is not None and checkpoint is not None:
-                embeddings.update(progress="refresh")
-                defaults.remember_checkpoint(graph, defaults.checkpoint_folder(checkpoint, graph))
+                folder = defaults.checkpoint_folder(checkpoint, graph)
+                refreshing = RefreshJob(store, index, used, str(folder))
+                writer = refreshing.writer(graph.counts_of_type(EPISODE), running)
+                embeddings.update(progress="refresh", writer=writer)
+                defaults.remember_checkpoint(graph, folder)
             known = {*graph.spaces()}
             counts: Counter[str] = Counter()
             for conversation in loaded.conversations:
@@ -116,15 +141,25 @@ def build(
     notes += [f"v1 will answer questions, since v2 cannot be used: {missing}"] if missing else []
     for note in notes:
         print(note)
+    for line in (*_skipped(forgotten), *_failures(failed)):
+        print(printable(line))
+    if failed:
+        raise SystemExit(1)
+
+
+def _skipped(forgotten: Mapping[SpaceId, Collection[TurnId]]) -> Iterator[str]:
+    """A line for each space of which forgotten turns were skipped."""
     for space, number in {space: len(gone) for space, gone in forgotten.items() if gone}.items():
         cure = f"to allow this again, run locigraph forget --restore --space {shlex.quote(space)}, then build again"
-        print(printable(f"{space}: {counted(number, 'forgotten turn')} skipped; {cure}"))
+        yield f"{space}: {counted(number, 'forgotten turn')} skipped; {cure}"
+
+
+def _failures(failed: Mapping[SpaceId, Sequence[TurnFailure]]) -> Iterator[str]:
+    """A line for each space of which turns failed."""
     for space, failures in failed.items():
         first = f"{failures[0].turn_id} ({failures[0].error})"
         said = f"{space}: {counted(len(failures), 'turn')} failed and kept only the text, for example {first}"
-        print(printable(f"{said}; retry with --retry_failed true"))
-    if failed:
-        raise SystemExit(1)
+        yield f"{said}; retry with --retry_failed true"
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from locigraph.kg.errors import LocigraphError
-from locigraph.kg.store.engine import file_of, shown_url
+from locigraph.kg.store.engine import shown_url
+from locigraph.scripts.assembly.batch_jobs import require_servers
 from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def serve(
         return
     from locigraph.scripts.serving.keys import read_keys
 
-    _require_servers(workers, store, index)
+    require_servers(workers, store, index)
     keyring = read_keys(key_file)
     with _bound(host, port, has_keys=len(keyring) > 0) as listener:
         address, bound_port, *_ = listener.getsockname()
@@ -156,18 +157,6 @@ def _serve(
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
-
-
-def _require_servers(workers: int, store: str, index: IndexSettings) -> None:
-    """Raise LocigraphError if several processes cannot share the store and the index."""
-    if workers < 1:
-        raise LocigraphError(f"workers is {workers}; expected 1 or more")
-    if workers > 1 and (file_of(store) is not None or "://" not in (index.uri or "")):
-        raise LocigraphError(
-            f"{workers} workers cannot share store {shown_url(store)!r} and index {index.uri!r}: one process at a time "
-            "can have an SQLite file or an embedded index open; name servers with --store and --index.uri, or use one "
-            "worker"
-        )
 
 
 def _require_extra() -> None:

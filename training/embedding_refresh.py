@@ -192,14 +192,14 @@ def local_writer(index: MilvusIndex, encode: Callable[[View], Encoded]) -> ViewW
 
     def write(name: str, views: Sequence[View]) -> Iterator[tuple[View, int]]:
         collection = index.open(name)
-        is_empty = not collection.count()
         for view in views:
             try:
                 rows, vectors = encode(view)
             except UnknownSpaceError:  # forgotten by another process meanwhile
                 yield view, 0
                 continue
-            collection.upsert(rows, vectors, are_new=is_empty)
+            are_new = not index.is_embedded and not collection.count(view.name)
+            collection.upsert(rows, vectors, are_new=are_new)
             yield view, len(rows)
 
     return write

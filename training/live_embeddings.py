@@ -120,17 +120,18 @@ class LiveEmbeddings:
         self._tolerance = tolerance
         self._last = _LastWritten()
 
-    def update(self, *, progress: str | None = None) -> int:
+    def update(self, *, progress: str | None = None, writer: ViewWriter | None = None) -> int:
         """Encode and write the spaces that have changed, or all if no collection of this checkpoint is in use.
 
         Returns:
-            Number of spaces that were written. A full refresh shows a progress bar if it is given a name.
+            Number of spaces that were written. A full refresh shows a progress bar if it is given a name, and uses the
+            ``writer``.
         """
         spaces = self._store.spaces()
         if not spaces:
             return 0
         if self._in_use() is None:
-            self.refresh(progress=progress)
+            self.refresh(progress=progress, writer=writer)
             return len(spaces)
         return self._write_due(spaces)[1]
 

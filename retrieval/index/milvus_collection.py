@@ -276,7 +276,9 @@ def described(client: GuardedClient, name: str) -> CollectionSpec:
     if not fields.issuperset(_ROW_FIELDS):  # such a collection cannot be queried for the row
         raise ValueError(f"its fields are {sorted(fields)}")
     client.load_collection(name)
-    rows = client.query(name, filter=f"pk == {quote(SELF)}", output_fields=["turns"], limit=1)
+    # A server that was just started answers before it has read everything, unless it is asked to wait.
+    waiting = {} if client.is_embedded else {"consistency_level": "Strong"}
+    rows = client.query(name, filter=f"pk == {quote(SELF)}", output_fields=["turns"], limit=1, **waiting)
     return CollectionSpec(**json.loads(rows[0]["turns"]))
 
 

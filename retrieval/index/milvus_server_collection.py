@@ -5,15 +5,19 @@ What differs from Milvus Lite, measured on Milvus 2.3.5 with pymilvus 3.0.2:
 - An upsert into a collection with a partition key puts rows into wrong partitions; an insertion is right. So a row is
   replaced by inserting a new one under another primary key and then deleting the old one. In this order a reader finds
   one of the two at any time, and after a crash between the two steps there is one row too many, never one too few.
-- A read sees this process's own insertions at once, but its deletions, and what other processes wrote, only some time
-  later, unless it asks for the strongest consistency, which takes up to 0.4 seconds. What one such read has seen, all
-  later reads see (``synchronise``).
+- A read at the level *Session* sees this process's own insertions at once, but its deletions, and what other processes
+  wrote, only some time later. At the level *Strong* it sees everything, and takes up to 0.4 seconds. What one such read
+  has seen, all later reads see (``synchronise``).
+- A server that was just started answers before it has read everything: a process that has written nothing would get
+  incomplete results at the level *Session*. At the level *Bounded* it waits until no more than the last five seconds
+  are lacking. So reads use *Session* shortly after a write, and *Bounded* later; both take milliseconds.
 - The iterator of pymilvus takes the time up to which it reads from the clock of this machine, which may be behind that
   of the server, and may return short pages. So pages are read here.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -27,6 +31,8 @@ from locigraph.retrieval.index.milvus_collection import BATCH, SELF, Collection,
 # A server searches what it has acknowledged at once. Sealing it takes seconds and leaves a file for each turn, and it
 # seals large parts by itself; it is asked to after so many rows, so that they are indexed.
 _SEALED_FROM = 5_000
+# Seconds after a write in which reads are asked to see it; Bounded reads see what is five seconds old.
+_RECENT_S = 4.0
 _AGE = 16  # digits at the end of a primary key that tell when the row was written
 _NAMED = 200  # keys in one filter
 
@@ -41,6 +47,7 @@ class ServerCollection(Collection):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._unsealed = 0  # rows written since the last flush
+        self._wrote_at = -math.inf
         self._has_replaced = False  # since the last synchronisation: old rows may still be counted
         self._has_deleted = False  # since then: deleted rows may still be found
 
@@ -60,6 +67,7 @@ class ServerCollection(Collection):
         old = [] if are_new else self._written(rows)
         age = f"{time.time_ns():0{_AGE}x}"
         self._client.insert(self._full, [{**row, "pk": row["pk"][:-_AGE] + age} for row in rows])
+        self._wrote_at = time.monotonic()
         self._unsealed += len(rows)
         self._delete(old)
         self._has_replaced |= bool(old)
@@ -119,7 +127,10 @@ class ServerCollection(Collection):
 
     def _query(self, where: str, fields: list[str], **options: Any) -> list[dict[str, Any]]:
         self._see_deletions()
-        return super()._query(where, fields, **options)
+        return super()._query(where, fields, consistency_level=self._level(), **options)
+
+    def _level(self) -> str:
+        return "Session" if time.monotonic() - self._wrote_at < _RECENT_S else "Bounded"
 
     def _see_deletions(self) -> None:
         if self._has_deleted:
@@ -127,7 +138,7 @@ class ServerCollection(Collection):
 
     def _nearest(self, limit: int, **asked: Any) -> list[dict[str, Any]]:
         self._see_deletions()
-        asked["output_fields"] = [*asked["output_fields"], "node_key"]
+        asked |= {"output_fields": [*asked["output_fields"], "node_key"], "consistency_level": self._level()}
         more = limit
         while True:
             hits = super()._nearest(more, **asked)

@@ -37,7 +37,13 @@ def extractor_for(consolidation: str, corpus: Corpus, clients: Clients) -> Extra
 
 
 def build_graph(
-    corpus: Corpus, extractor: Extractor, store: Store, encoder: CachedTextEncoder, scope: Scope = ANYBODY
+    corpus: Corpus,
+    extractor: Extractor,
+    store: Store,
+    encoder: CachedTextEncoder,
+    scope: Scope = ANYBODY,
+    *,
+    progress: bool = True,
 ) -> dict[SpaceId, list[TurnFailure]]:
     """Build the graph of a corpus; turns that an earlier run has processed are skipped.
 
@@ -49,9 +55,9 @@ def build_graph(
     """
     turns = [turn for conversation in corpus.conversations for turn in conversation.turns]
     scoped = [(conversation.space, scope) for conversation in corpus.conversations]
-    spaces = GraphWriter(store, extractor, encoder.without_adapter()).add(turns, scoped=scoped, progress=True)
+    spaces = GraphWriter(store, extractor, encoder.without_adapter()).add(turns, scoped=scoped, progress=progress)
     for each in plain_and_adapted(encoder):
-        embed_all(spaces, store, each, checks_vectors=True)
+        embed_all(spaces, store, each, checks_vectors=True, progress=progress)
     return {space: failed for space in spaces if (failed := store.failures(space))}
 
 

@@ -148,11 +148,10 @@ def _check(place: _Place, truth: _Truth, action: Action, way: str, at: int, dela
 
 def _disturbed(place: _Place, action: Action, way: str, at: int) -> bool:
     """Do the action, disturbed; returns whether it was acknowledged. The process may be stopped instead."""
-    memory = place.open()
-    if not way.endswith("crashes"):
-        _Disturber(at, way, place).watch(synced(place._folder / "memory"))
     try:
-        with memory:
+        with place.open() as memory:
+            if not way.endswith("crashes"):
+                _Disturber(at, way, place).watch(synced(place._folder / "memory"))
             _act(memory, action)
             return True
     except KeyboardInterrupt:

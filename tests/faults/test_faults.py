@@ -15,7 +15,8 @@ import pytest
 
 from locigraph.kg.corpora import FORMATS
 from tests.faults import corpora, doubling, full_disk, methods, patterns
-from tests.faults.__main__ import KINDS
+from tests.faults.__main__ import KINDS, NAMED_ONLY
+from tests.servers.running import require_running
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,7 +55,14 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str
     return tried(TRIES, tmp_path_factory.mktemp("tries"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.servers
+def test_a_few_tries_on_servers_are_survived(tmp_path: Path) -> None:
+    require_running()  # these tries start servers of their own, from the same packages
+    kinds, errors = tried({"servers": 6}, tmp_path)
+    assert kinds == {"servers": {"tries": 6, "survived": 6}}, errors
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in NAMED_ONLY])
 def test_a_few_tries_of_each_kind_are_survived(kind: str, found: tuple[dict[str, Any], str]) -> None:
     kinds, errors = found
     if kind == "disk" and full_disk.obstacle() is not None:

@@ -53,8 +53,8 @@ class PostgresServer:
         return f"postgresql://locigraph@127.0.0.1:{self.port}/{database}"
 
     def kill(self) -> None:
-        """Stop it as a crash would: at once, without writing anything more."""
-        end(self.pid, signal.SIGQUIT)
+        """Stop it as a crash would: at once, without writing anything more; it waits for its processes only."""
+        end(self.pid, signal.SIGQUIT, grace_s=30)
 
     def stop(self) -> None:
         """Stop it without waiting for its clients."""
@@ -108,10 +108,12 @@ def _reachable(folder: Path) -> Path:
     binaries = programs()
     if _DEBIAN in binaries.parents:
         return binaries
-    copy = folder / "programs"
-    if not copy.exists():
-        shutil.copytree(binaries.parent, copy)
-    return copy / "bin"
+    package, copy = binaries.parents[1], folder / "programs"
+    for part in (package / "pginstall", package.with_name(f"{_WHEEL}.libs")):  # the programs look there for libraries
+        place = copy / part.relative_to(package.parent)
+        if not place.exists():
+            shutil.copytree(part, place)
+    return copy / binaries.relative_to(package.parent)
 
 
 def _answers(server: PostgresServer) -> bool:

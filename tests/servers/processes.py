@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import pwd
+import random
 import signal
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,15 @@ _STARTED: dict[int, subprocess.Popen[bytes]] = {}  # by process ID
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of the loopback interface that nothing listens on.
+
+    It is below those that the system gives to clients, one of which could else take it while a server restarts.
+    """
+    while True:
+        port = random.SystemRandom().randrange(20_000, 30_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def wait_until(is_so: Callable[[], bool], what: str, *, process: subprocess.Popen[bytes] | None = None) -> None:
