@@ -31,6 +31,11 @@ servers-stop:
 test-servers: servers
 	$(BIN)/python -m pytest -m servers; code=$$?; $(MAKE) servers-stop; exit $$code
 
+# On a machine with a GPU, in an environment of its own that has a torch for it (PYTHON=...): tests, rates, a record.
+gpu:
+	$(PYTHON) -m pytest -m gpu -n 0 tests/gpu
+	$(PYTHON) -m benchmarks.gpu --output docs/results/gpu.json
+
 # The main job with everything small: what CI runs beside the checks.
 smoke: $(READY)
 	$(BIN)/locigraph evaluate --config configs/smoke/evaluate.yaml

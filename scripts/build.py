@@ -49,7 +49,7 @@ def build(
     Args:
         corpus: Conversations to read.
         consolidation: Extractor that builds the graph: <extractors>.
-        store: SQLite file of the graph, or the SQLAlchemy URL of another database; only SQLite is tested.
+        store: SQLite file of the graph, or the URL of a PostgreSQL database.
         index: Vector index.
         encoder: Text encoder.
         checkpoint: Checkpoint whose graph embeddings are kept up to date, for v2; ``default`` for the one that the

@@ -23,7 +23,7 @@ _TAKE = sa.text(
 )
 # Parts of messages, in lower case, and what to do about them.
 _CURES = (
-    (("password authentication", "no password supplied", "pg_hba"), "check the user and the password in the URL"),
+    (("password authentication", "no password supplied", "pg_hba", 'role "'), "check user and password in the URL"),
     (("does not exist",), "create the database with createdb, or name another with --store"),
     (("permission denied", "must be owner"), "grant the user the right to create tables and to write in this database"),
     (("too many clients", "remaining connection slots"), "raise max_connections on the server, or run fewer processes"),
@@ -31,8 +31,8 @@ _CURES = (
     (("deadlock detected",), "two processes have changed the same spaces; nothing was changed, so run it again"),
     (
         ("connection refused", "could not connect", "connection failed", "server closed", "terminating connection",
-         "timeout expired", "could not translate", "is starting up", "shutting down", "recovery mode",
-         "connection is lost", "connection is closed", "connection timeout"),
+         "timeout expired", "could not translate", "failed to resolve", "is starting up", "shutting down",
+         "recovery mode", "connection is lost", "connection is closed", "connection timeout"),
         "check that the server is running and can be reached, and run the command again",
     ),
 )  # fmt: skip

@@ -44,8 +44,9 @@ class Memory:
     """A memory of conversations: turns are added, searched and forgotten. Open one with ``Memory.open``.
 
     Methods may be called from several threads and are served one at a time; but while language models process added
-    turns, questions are still answered. Only one process at a time may have a memory open; a second one gets an error.
-    A turn whose ``add`` has returned survives a crash, and the next ``recall`` finds it.
+    turns, questions are still answered. Only one process at a time may have a memory in files open; a second one gets
+    an error. Where store and index are on servers, several may. A turn whose ``add`` has returned survives a crash, and
+    the next ``recall`` finds it.
 
     Example:
         >>> from tempfile import mkdtemp
@@ -86,7 +87,7 @@ class Memory:
         """Open a memory, or create it if it does not exist.
 
         Args:
-            path: SQLite file of the store, or the SQLAlchemy URL of another database; only SQLite is tested.
+            path: SQLite file of the store, or the URL of a PostgreSQL database (``postgresql+psycopg://``).
             index: Vector index; by default a file beside the store.
             encoder: Text encoder; by default the one that the store remembers, or the shipped one.
             checkpoint: Folder of the checkpoint that v2 uses; ``default`` for the one that the store remembers, or the
