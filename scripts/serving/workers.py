@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import tempfile
+import threading
 from collections.abc import Callable
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -43,9 +44,11 @@ def run_workers(count: int, work: Callable[[socket.socket], None], listener: soc
             worker.terminate()
 
     def start() -> None:
-        worker = context.Process(target=work, args=(listener,))
+        worker = context.Process(target=_work, args=(work, listener))
         worker.start()
         workers.append(worker)
+        if is_stopping:  # the signal came before the worker was in the list
+            worker.terminate()
 
     before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
     code = 0
@@ -72,3 +75,16 @@ def run_workers(count: int, work: Callable[[socket.socket], None], listener: soc
             for each, handler in before.items():
                 signal.signal(each, handler)
     return code
+
+
+def _work(work: Callable[[socket.socket], None], listener: socket.socket) -> None:
+    """Run a worker, which ends when the process that started it is gone, even if that was killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def end() -> None:
+        wait([parent.sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=end, name="parent", daemon=True).start()
+    work(listener)
