@@ -130,17 +130,19 @@ class LiveEmbeddings:
         spaces = self._store.spaces()
         if not spaces:
             return 0
-        if self._in_use() is None:
+        collection = self._in_use()
+        if collection is None:
             self.refresh(progress=progress, writer=writer)
             return len(spaces)
-        return self._write_due(spaces)[1]
+        return self._write_due(collection, spaces)[1]
 
     def current(self, spaces: Sequence[SpaceId]) -> Collection:
         """Bring the collection up to date for some spaces and return it; make it if this checkpoint has none in use."""
-        if self._in_use() is None:
+        collection = self._in_use()
+        if collection is None:
             self.refresh()
             return self.collection(spaces)
-        return self._write_due(spaces)[0]
+        return self._write_due(collection, spaces)[0]
 
     def refresh(self, *, progress: str | None = None, writer: ViewWriter | None = None) -> Refreshed:
         """Encode every space into a new collection, put it in use, and add what arrived in the meantime.
@@ -191,7 +193,7 @@ class LiveEmbeddings:
                 collection = self._index.open(done.collection)
                 for space in before.keys() - {*known}:
                     collection.delete_space(space)
-        self._write_due(known)
+        self._write_due(self._required(), known)
         return done
 
     def collection(self, spaces: Sequence[SpaceId]) -> Collection:
@@ -204,7 +206,7 @@ class LiveEmbeddings:
         cure = "run locigraph verify, which writes what is due, or locigraph refresh with this checkpoint"
         if collection is None:
             raise StaleEmbeddingsError(f"no graph embeddings of checkpoint {self.version!r} are in use; {cure}")
-        self._synchronised(spaces)
+        self._synchronise(collection, spaces)
         changed = self._store.changed_spaces()
         for space in spaces:
             turns, stored = self._store.node_counts(space)[EPISODE], collection.count(space)
@@ -224,6 +226,7 @@ class LiveEmbeddings:
         collection = self._in_use()
         if collection is None:
             return []
+        collection.synchronise()
         found = []
         for space in self._store.spaces() if spaces is None else spaces:
             snapshot = self._snapshot(space)
@@ -244,6 +247,8 @@ class LiveEmbeddings:
             IndexMismatchError: If the vectors in use have another width.
         """
         collection = self._index.open(GRAPH_ALIAS) if self._index.has(GRAPH_ALIAS) else None
+        if collection is not None:
+            collection.synchronise()
         dim = self.checkpoint.vector_dim
         if collection is not None and collection.spec.dim != dim:
             raise IndexMismatchError(
@@ -277,32 +282,31 @@ class LiveEmbeddings:
         is_ours = collection.spec.version == self.version and collection.spec.schema == schema_hash()
         return collection if is_ours else None
 
-    def _write_due(self, spaces: Sequence[SpaceId]) -> tuple[Collection, int]:
+    def _write_due(self, collection: Collection, spaces: Sequence[SpaceId]) -> tuple[Collection, int]:
         """Write the spaces that are due; returns the collection in use, and how many were written."""
-        due = self._due(self._required(), spaces)
-        if not due:
-            return self._synchronised(spaces), 0
-        with self._store.held(GRAPH_ALIAS, is_shared=True):  # no refresh puts another collection in use meanwhile
-            collection = self._required()
-            for space in due:
-                with self._store.held(f"{GRAPH_ALIAS}/{space}"):
-                    self._write(collection, space)
-        return self._synchronised(spaces), len(due)
+        due = self._due(collection, spaces)
+        if due:
+            with self._store.held(GRAPH_ALIAS, is_shared=True):  # no refresh puts another collection in use meanwhile
+                collection = self._required()
+                for space in due:
+                    with self._store.held(f"{GRAPH_ALIAS}/{space}"):
+                        self._write(collection, space)
+        self._synchronise(collection, spaces)
+        return collection, len(due)
 
     def _required(self) -> Collection:
-        """The collection in use; what is known of another one is dropped."""
+        """The collection in use, where there must be one."""
         collection = self._in_use()
         if collection is None:
             raise StaleEmbeddingsError(
                 f"the graph embeddings of checkpoint {self.version!r} were replaced or removed by another process; run "
                 "the command again"
             )
-        if collection is not self._last.collection:
-            self._last = _LastWritten(collection)
         return collection
 
     def _due(self, collection: Collection, spaces: Sequence[SpaceId]) -> list[SpaceId]:
         """The spaces among some whose embeddings changes have made out of date, or that lack rows."""
+        self._remember_writes_to(collection)
         changed = self._store.changed_spaces()
         unknown = [space for space in spaces if space not in changed and not self._last.is_whole(space)]
         if len(unknown) > _COUNTED_ONE_BY_ONE:
@@ -313,7 +317,12 @@ class LiveEmbeddings:
         lacking = [space for space in unknown if not self._last.found(space, is_whole=stored[space] == turns[space])]
         return [space for space in spaces if space in changed or space in lacking]
 
+    def _remember_writes_to(self, collection: Collection) -> None:
+        if collection is not self._last.collection:
+            self._last = _LastWritten(collection)
+
     def _write(self, collection: Collection, space: SpaceId) -> None:
+        self._remember_writes_to(collection)  # a refresh may have put another one in use since
         number = self._store.changed_spaces().get(space, 0)
         try:
             is_known = self._store.embedded_by(space) == self._last.token
@@ -336,18 +345,16 @@ class LiveEmbeddings:
         self._last.keep(space, present)
         self._store.acknowledge_change(space, number, by=self._last.token)
 
-    def _synchronised(self, spaces: Sequence[SpaceId]) -> Collection:
-        """The collection in use, in which what other processes wrote of some spaces can be read."""
-        collection = self._required()
-        if not self._index.is_embedded:
-            versions = {
-                space: (version, self._store.embedded_by(space))
-                for space, version in self._store.versions(spaces).items()
-            }
-            if any(self._last.seen.get(space) != version for space, version in versions.items()):
-                collection.synchronise()
-                self._last.seen |= versions
-        return collection
+    def _synchronise(self, collection: Collection, spaces: Sequence[SpaceId]) -> None:
+        """Let reads of a server see what other processes wrote of spaces that have changed since the last time."""
+        if self._index.is_embedded:
+            return
+        found = {
+            space: (version, self._store.embedded_by(space)) for space, version in self._store.versions(spaces).items()
+        }
+        if any(self._last.seen.get(space) != state for space, state in found.items()):
+            collection.synchronise()
+            self._last.seen |= found
 
     def _is_near(self, stored: NDArray[np.float32] | None, due: NDArray[np.float32], *, rounding: float = 0.0) -> bool:
         """Whether ``stored`` is a vector within the tolerance of ``due``; a vector with NaN never is."""

@@ -320,3 +320,57 @@ def test_vectors_of_another_width_have_no_distance(place: Place) -> None:
     place.index.point(GRAPH_ALIAS, wide.name)
     with pytest.raises(IndexMismatchError, match="in use have 4 dimensions but those of checkpoint"):
         place.live.drift(SPACE)
+
+
+def test_what_another_process_wrote_since_is_not_taken_for_what_this_one_wrote(place: Place) -> None:
+    other = LiveEmbeddings(place.store, place.index, small_checkpoint(text_encoder=ENCODER.model_id), ENCODER)
+    place.say(*TURNS[SPACE][:3])
+    place.live.update()
+    place.say(TURNS[SPACE][3])
+    place.live.update()  # remembers what it wrote
+    collection, key = place.collection(), int(place.store.snapshot(SPACE).keys[0])
+    place.store.list_changed([SPACE])
+    other.update()  # another process writes the space, so the first one's memory of it is worth nothing
+    wrong = collection.rows(SPACE)[key]
+    collection.upsert([wrong], np.ones((1, collection.spec.dim), dtype=np.float32))
+    collection.flush()
+    place.store.list_changed([SPACE])
+    place.live.update()
+    assert all(each.is_clean for each in place.live.verify())
+
+
+def test_a_space_that_is_forgotten_while_it_is_due_is_left_out(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.say(*TURNS[SPACE][:3], *TURNS[OTHER_SPACE][:3])
+    place.live.update()
+    place.say(TURNS[SPACE][3], TURNS[OTHER_SPACE][3])
+    snapshot = LiveEmbeddings._snapshot
+
+    def forgotten(live: LiveEmbeddings, space: SpaceId) -> Any:
+        if space == SPACE and SPACE in place.store.spaces():
+            place.store.forget_spaces([SPACE])
+        return snapshot(live, space)
+
+    monkeypatch.setattr(LiveEmbeddings, "_snapshot", forgotten)
+    place.live.update()
+    assert place.collection().count(OTHER_SPACE) == 4
+
+
+def test_many_spaces_are_counted_in_one_pass(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(6):
+        place.say(*make_turns(["I sold the blue bike to Tom."], space=SpaceId(f"s{number}")))
+    place.live.update()
+    fresh = LiveEmbeddings(place.store, place.index, place.checkpoint, ENCODER)
+    calls: list[str] = []
+    for name in ("count", "counts"):
+        real = getattr(Collection, name)
+
+        def noted(*arguments: Any, name: str = name, real: Any = real) -> Any:
+            calls.append(name)
+            return real(*arguments)
+
+        monkeypatch.setattr(Collection, name, noted)
+    assert fresh.update() == 0
+    assert calls == ["counts"]
+    place.collection().delete_space("s3")
+    place.collection().flush()
+    assert LiveEmbeddings(place.store, place.index, place.checkpoint, ENCODER).update() == 1

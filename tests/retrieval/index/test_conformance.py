@@ -337,3 +337,18 @@ def test_a_closed_connection_is_an_outage_and_not_an_empty_result(engine: Engine
     ):
         with pytest.raises(IndexUnavailableError, match=r"index .* cannot "):
             action()
+
+
+def test_an_approximate_index_finds_what_an_exact_one_finds(index: MilvusIndex) -> None:
+    vectors, shares = random_vectors(6_000, seed=4), []
+    rows = [row(i, ("harbor", "meadow", "cove")[i % 3]) for i in range(6_000)]
+    collection = index.create("approximate", CollectionSpec(DIM, "COSINE", "model", "schema", "HNSW"))
+    collection.upsert(rows, vectors, are_new=True)
+    collection.flush()
+    for query in random_vectors(20, seed=5):
+        scores = exact(query, vectors[::3], "COSINE")  # of harbor
+        wanted = {f"n{3 * place:03d}" for place in np.argsort(-scores)[:10]}
+        found = collection.search(query, SearchFilter("harbor"), top_k=10)
+        shares.append(len(wanted & {match.node_id for match in found}) / 10)
+    index.drop("approximate")
+    assert sum(shares) / len(shares) >= 0.99
