@@ -8,7 +8,8 @@ import sys
 from dataclasses import asdict
 
 from tests.servers import milvus, postgresql
-from tests.servers.running import DATABASE, FOLDER, STATE, Running, running
+from tests.servers.processes import listens
+from tests.servers.running import DATABASE, FOLDER, STATE, Running, running, started
 
 
 def main(arguments: list[str]) -> int:
@@ -16,15 +17,12 @@ def main(arguments: list[str]) -> int:
     if arguments not in (["start"], ["stop"], ["options"]):
         print(__doc__, file=sys.stderr)
         return 2
+    if arguments == ["stop"]:
+        _stop()
+        return 0
     found = running()
     if arguments == ["start"] and found is None:
         found = _start()
-    if arguments == ["stop"]:
-        if found is not None:
-            found.postgresql.stop()
-            found.milvus.stop()
-        shutil.rmtree(FOLDER, ignore_errors=True)
-        return 0
     if found is None:
         print("the servers are not running; make servers starts them", file=sys.stderr)
         return 1
@@ -33,12 +31,25 @@ def main(arguments: list[str]) -> int:
 
 
 def _start() -> Running:
-    shutil.rmtree(FOLDER, ignore_errors=True)
+    _stop()  # what is left where one of them has died
     FOLDER.mkdir(mode=0o755)
-    started = Running(postgresql.start(FOLDER / "postgresql"), milvus.start(FOLDER / "milvus"))
-    started.postgresql.create(DATABASE)
-    STATE.write_text(json.dumps(asdict(started)))
-    return started
+    database = postgresql.start(FOLDER / "postgresql")
+    try:
+        both = Running(database, milvus.start(FOLDER / "milvus"))
+    except BaseException:
+        database.stop()
+        raise
+    both.postgresql.create(DATABASE)
+    STATE.write_text(json.dumps(asdict(both)))
+    return both
+
+
+def _stop() -> None:
+    found = started()
+    for server in () if found is None else (found.postgresql, found.milvus):
+        if listens(server.port):
+            server.stop()
+    shutil.rmtree(FOLDER, ignore_errors=True)
 
 
 if __name__ == "__main__":

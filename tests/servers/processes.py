@@ -43,6 +43,15 @@ def wait_until(is_so: Callable[[], bool], what: str, *, process: subprocess.Pope
         time.sleep(0.1)
 
 
+def listens(port: int) -> bool:
+    """Whether something listens on a port of the loopback interface."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except OSError:
+        return False
+    return True
+
+
 def started(command: Sequence[str], log: Path, **options: Any) -> subprocess.Popen[bytes]:
     """Start a server that outlives this process; its output goes to a log."""
     with log.open("ab") as output:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.servers.milvus import MilvusServer
 from tests.servers.postgresql import PostgresServer
-from tests.servers.processes import is_running
+from tests.servers.processes import listens
 
 #: Outside the checkout, since PostgreSQL may run as another user, who cannot enter every checkout.
 FOLDER = Path(f"/tmp/locigraph-servers-{os.getuid()}")
@@ -26,14 +26,21 @@ class Running:
     milvus: MilvusServer
 
 
-def running() -> Running | None:
-    """The servers, where both run."""
+def started() -> Running | None:
+    """The servers that were started last, whether they still run or not."""
     try:
         state = json.loads(STATE.read_text())
     except OSError:
         return None
-    found = Running(PostgresServer(**state["postgresql"]), MilvusServer(**state["milvus"]))
-    return found if is_running(found.postgresql.pid) and is_running(found.milvus.pid) else None
+    return Running(PostgresServer(**state["postgresql"]), MilvusServer(**state["milvus"]))
+
+
+def running() -> Running | None:
+    """The servers, where both run."""
+    found = started()
+    # Not the process IDs, which may be other processes' by now.
+    is_complete = found is not None and listens(found.postgresql.port) and listens(found.milvus.port)
+    return found if is_complete else None
 
 
 def require_running() -> Running:
