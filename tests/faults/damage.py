@@ -190,7 +190,9 @@ def _survives(
         workbench.run_all(place, "rebuild", "refresh", "verify")  # what the error says to do
         if command not in _CHANGING:
             for question, answer in wanted.items():
-                assert _answer(place, question) == answer, f"{question} after the repair"
+                assert _answer(place, question) == answer, (
+                    f"{question} after the repair: {_answer(place, question)} and not {answer}"
+                )
     elif part == "graph.sqlite":
         if command not in (*_CHANGING, "build") and _answer(place, "verify")[0] == 0:
             assert _texts(place) == _texts(whole), "a changed text that verify calls clean"
