@@ -15,7 +15,7 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.servers.processes import end, free_port, started, wait_until
+from tests.servers.processes import Server, end, free_port, started, wait_until
 
 # After a kill, a server waits until the leases of its former self have run out.
 _LEASE_S = 3
@@ -23,18 +23,8 @@ _PARTS = ("rootCoord", "proxy", "queryCoord", "queryNode", "indexNode", "dataCoo
 
 
 @dataclass(frozen=True)
-class MilvusServer:
-    """A running server.
-
-    Attributes:
-        pid: Its process.
-        port: The port of 127.0.0.1 on which it answers.
-        folder: Its files.
-    """
-
-    pid: int
-    port: int
-    folder: str
+class MilvusServer(Server):
+    """A running server."""
 
     @property
     def uri(self) -> str:

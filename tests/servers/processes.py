@@ -12,12 +12,28 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 #: Longest wait for a server to start or to end, in seconds. A busy machine takes half a minute.
 PATIENCE_S = 120.0
 _STARTED: dict[int, subprocess.Popen[bytes]] = {}  # by process ID
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server.
+
+    Attributes:
+        pid: Its process.
+        port: The port of 127.0.0.1 on which it listens.
+        folder: Its files.
+    """
+
+    pid: int
+    port: int
+    folder: str
 
 
 def free_port() -> int:
