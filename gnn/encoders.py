@@ -127,7 +127,7 @@ class GraphEncoder(nn.Module):
 
         The edges may join any node to any turn, for example as sampled non-edges; ``traits`` gives those of all nodes.
         """
-        source, target = inputs.source, inputs.target
+        source, target, _ = inputs.ends
         similarity = (inputs.text[source] * inputs.text[target]).sum(1) - _MEAN_SIMILARITY
         same_speaker = (inputs.speakers[source] * inputs.speakers[target]).sum(1)
         # log(1 + days between source and target), scaled to about 1 for a month; 0 if either is undated.
@@ -155,8 +155,8 @@ class GraphEncoder(nn.Module):
         turns = inputs.num_turns
         traits = self.traits(inputs)
         own = torch.cat([self.own + traits[:turns] @ self.own_traits, traits.new_ones(turns, 1)], dim=1)
-        edge = self.edge_weights(inputs, self.edge_logits(inputs, traits)) * self.block_mask[inputs.relation]
-        bounds = torch.searchsorted(inputs.target, torch.arange(turns + 1, device=inputs.target.device))
+        edge = self.edge_weights(inputs, self.edge_logits(inputs, traits)) * self.block_mask[inputs.ends[2]]
+        bounds = inputs.on_device(torch.searchsorted(inputs.target, torch.arange(turns + 1)))
         text, lexical, context = (
             own[:, i : i + 1] * table[:turns] + _neighbour_sums(inputs, table, bounds, edge[:, i])
             for i, table in enumerate((inputs.text, inputs.lexical, inputs.context))
@@ -168,12 +168,12 @@ class GraphEncoder(nn.Module):
 
         Facts are counted from the edges of ``inputs``, so the count does not reveal edges that training has hidden.
         """
-        device = inputs.source.device
         # The dtype matters if all relations are excluded: an empty list would become a float tensor, which is no mask.
-        is_counted = torch.tensor([each.is_counted for each in self.relations], dtype=torch.bool, device=device)
-        target = inputs.target[is_counted[inputs.relation]]
-        count = inputs.traits.new_zeros(len(inputs.text))
-        count = count.index_add(0, target, torch.ones_like(target, dtype=count.dtype))
+        is_counted = torch.tensor([each.is_counted for each in self.relations], dtype=torch.bool)
+        facts = torch.bincount(inputs.target[is_counted[inputs.relation]], minlength=len(inputs.text))
+        if inputs.other_facts is not None:
+            facts = facts + inputs.other_facts
+        count = inputs.on_device(facts).to(inputs.traits.dtype)
         return torch.cat([inputs.traits, torch.stack([(count > 0).to(count), torch.log1p(count)], dim=1)], dim=1)
 
 
@@ -185,9 +185,9 @@ class MixingEncoder(GraphEncoder):
 
     def edge_weights(self, inputs: GraphInputs, logits: Tensor) -> Tensor:
         """(prior + logit) / number of the turn's neighbours by the same relation, [edges, 3]."""
-        segment, segments = _segments(inputs, len(self.relations))
-        count = torch.bincount(segment, minlength=segments)[segment]
-        return (self.prior[inputs.relation] + logits) / count[:, None]
+        segment, sizes = _segments(inputs, len(self.relations))
+        count = inputs.on_device(sizes[segment])
+        return (self.prior[inputs.ends[2]] + logits) / count[:, None]
 
 
 class HGTEncoder(GraphEncoder):
@@ -208,33 +208,34 @@ class HGTEncoder(GraphEncoder):
     def edge_logits(self, inputs: GraphInputs, traits: Tensor) -> Tensor:
         """The logit of the edge features plus the typed attention score of key and query, [edges, 3]."""
         heads, width = len(BLOCKS), self.config.attention_dim
+        source, target, _ = inputs.ends
         keys = inputs.text.new_zeros(len(inputs.text), heads * width)
         for position, weight in enumerate(self.key):
-            of_type = inputs.node_type == position
-            keys = keys.masked_scatter(of_type[:, None], (inputs.text[of_type] @ weight.T).to(keys))
+            of_type = inputs.on_device((inputs.node_type == position).nonzero().squeeze(1))
+            keys = keys.index_copy(0, of_type, (inputs.text[of_type] @ weight.T).to(keys))
         keys = keys.view(-1, heads, width)
         queries = (inputs.text[: inputs.num_turns] @ self.query.T).view(-1, heads, width)
 
         def typed_scores(edges: Tensor, matrix: Tensor) -> Tensor:
             typed_queries = torch.einsum("thj,hij->thi", queries, matrix)  # once for each turn, not for each edge
-            scores: Tensor = (keys[inputs.source[edges]] * typed_queries[inputs.target[edges]]).sum(2) / width**0.5
+            scores: Tensor = (keys[source[edges]] * typed_queries[target[edges]]).sum(2) / width**0.5
             return scores
 
         return super().edge_logits(inputs, traits) + _by_relation(inputs, self.matrix, typed_scores)
 
     def edge_weights(self, inputs: GraphInputs, logits: Tensor) -> Tensor:
         """2 * prior * attention, [edges, 3]."""
-        return 2 * self.prior[inputs.relation] * self.attention(inputs, logits)
+        return 2 * self.prior[inputs.ends[2]] * self.attention(inputs, logits)
 
     def attention(self, inputs: GraphInputs, logits: Tensor) -> Tensor:
         """Attention weights, [edges, 3]; over a turn's neighbours by one relation they sum to less than 1."""
-        segment, segments = _segments(inputs, len(self.relations))
+        segment, sizes = (inputs.on_device(each) for each in _segments(inputs, len(self.relations)))
         logits = logits / _TEMPERATURE
         index = segment[:, None].expand_as(logits)
         # The zero neighbours' logits are 0, so the largest is at least 0.
-        largest = logits.new_zeros(segments, logits.shape[1]).scatter_reduce(0, index, logits.detach(), "amax")
+        largest = logits.new_zeros(len(sizes), logits.shape[1]).scatter_reduce(0, index, logits.detach(), "amax")
         exponential = torch.exp(logits - largest[segment])
-        zero = torch.bincount(segment, minlength=segments)[:, None] * torch.exp(-largest)
+        zero = sizes[:, None] * torch.exp(-largest)
         return exponential / (zero + torch.zeros_like(largest).index_add(0, segment, exponential))[segment]
 
 
@@ -277,23 +278,21 @@ class GraphRetrieval(nn.Module):
         return {name: tensor.detach().cpu().numpy().copy() for name, tensor in self.state_dict().items()}
 
 
-def _segments(inputs: GraphInputs, relations: int) -> tuple[Tensor, int]:
-    """(Index of each edge's pair of turn and relation, [edges]; number of possible pairs)."""
-    return inputs.target * relations + inputs.relation, inputs.num_turns * relations
+def _segments(inputs: GraphInputs, relations: int) -> tuple[Tensor, Tensor]:
+    """(Index of each edge's pair of turn and relation, [edges]; number of edges of each possible pair), on the CPU."""
+    segment = inputs.target * relations + inputs.relation
+    return segment, torch.bincount(segment, minlength=inputs.num_turns * relations)
 
 
 def _by_relation(inputs: GraphInputs, parameters: Tensor, score: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     """Scores of all edges, [edges, 3], computed one relation at a time with the parameters of that relation."""
-    places, scores = [], []
-    for position, parameter in enumerate(parameters):
-        edges = (inputs.relation == position).nonzero().squeeze(1)
-        if len(edges):
-            places.append(edges)
-            scores.append(score(edges, parameter))
-    if not places:
+    if not len(inputs.relation):
         return inputs.text.new_zeros(0, len(BLOCKS))
-    order = torch.argsort(torch.cat(places))
-    return torch.cat(scores)[order]
+    places = torch.argsort(inputs.relation, stable=True)
+    counts = torch.bincount(inputs.relation, minlength=len(parameters)).tolist()
+    edges = torch.split(inputs.on_device(places), counts)
+    scores = [score(each, parameter) for each, parameter, count in zip(edges, parameters, counts, strict=True) if count]
+    return torch.cat(scores)[inputs.on_device(torch.argsort(places))]
 
 
 def _neighbour_sums(inputs: GraphInputs, table: Tensor, bounds: Tensor, weight: Tensor) -> Tensor:

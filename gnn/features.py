@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Self
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from locigraph.gnn.errors import GraphError
 from locigraph.gnn.relations import NetworkRelation
-from locigraph.gnn.sketch import HashedFeatures
+from locigraph.gnn.sketch import HashedFeatures, LexicalStatistics
 from locigraph.kg.language.tokens import terms
 from locigraph.kg.schema import EPISODE, NODE_TYPES
 from locigraph.kg.snapshot import NO_TIME, Snapshot
@@ -27,18 +27,11 @@ _DAY_S = 86_400.0
 
 
 @dataclass(frozen=True, eq=False)
-class Tensors:
-    """Base of dataclasses that hold tensors."""
+class GraphInputs:
+    """Turns of a space and their neighbours. Turns come first among the nodes, in conversation order.
 
-    def to(self, device: torch.device | str) -> Self:
-        """A copy with its tensors, and all other fields that have a method ``to``, moved to a device."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{name: value.to(device) for name, value in values.items() if hasattr(value, "to")})
-
-
-@dataclass(frozen=True, eq=False)
-class GraphInputs(Tensors):
-    """The turns of a space and their neighbours. Turns come first among the nodes, in conversation order.
+    The structure (from ``node_type`` on) stays on the CPU wherever the features are: what depends on it alone is
+    computed there, and only the resulting indices go to the device, so that no step waits for the device.
 
     Attributes:
         text: Embeddings of the descriptions, [nodes, text_dim].
@@ -52,7 +45,9 @@ class GraphInputs(Tensors):
         source: Neighbour at the start of each edge, int64 [edges].
         target: Turn at the end of each edge, int64 [edges]; the edges are sorted by it.
         relation: Position of the edge's relation among the encoder's relations, int64 [edges].
-        num_turns: Number of turns.
+        num_turns: Number of turns that are encoded.
+        other_facts: Number of facts of each node whose facts are not among the edges, since it is a turn that is only
+            a neighbour here; 0 for all others, int64 [nodes]. None if every turn of the space is encoded.
     """
 
     text: Tensor
@@ -67,10 +62,27 @@ class GraphInputs(Tensors):
     target: Tensor
     relation: Tensor
     num_turns: int
+    other_facts: Tensor | None = None
+
+    def to(self, device: torch.device | str) -> GraphInputs:
+        """A copy with its features moved to a device."""
+        return replace(self, **{name: getattr(self, name).to(device) for name in _FEATURES})
+
+    def on_device(self, structure: Tensor) -> Tensor:
+        """What was computed from the structure, where the features are, without waiting for the device."""
+        return structure.to(self.text.device, non_blocking=True)
+
+    @cached_property
+    def ends(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Source, target and relation of each edge, where the features are."""
+        return self.on_device(self.source), self.on_device(self.target), self.on_device(self.relation)
 
     def with_edges(self, keep: Tensor) -> GraphInputs:
         """A copy with all nodes but only the edges where ``keep``, bool [edges], is true."""
         return replace(self, source=self.source[keep], target=self.target[keep], relation=self.relation[keep])
+
+
+_FEATURES = ("text", "lexical", "context", "speakers", "traits", "days")
 
 
 def node_types(relations: Sequence[NetworkRelation]) -> tuple[str, ...]:
@@ -78,43 +90,154 @@ def node_types(relations: Sequence[NetworkRelation]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([EPISODE, *(relation.source for relation in relations)]))
 
 
-def graph_inputs(
-    snapshot: Snapshot,
-    hashed: HashedFeatures,
-    relations: Sequence[NetworkRelation],
-) -> GraphInputs:
-    """Build the inputs from the active turns of a snapshot and the active nodes that a relation joins to one of them.
+class GraphReader:
+    """Reads the inputs of the graph network from a snapshot: of all its active turns, or of some of them.
+
+    A turn's vector depends on the turn, on its neighbours, on how many facts a neighbouring turn has, and on statistics
+    of the words of the space. All of these are read for the turns that are asked for, so a turn's vector is the same
+    whichever others are encoded with it.
+
+    Args:
+        snapshot: The graph, with embeddings.
+        hashed: Makes the features of words, speakers and dates.
+        relations: Relations of the graph network.
 
     Raises:
         GraphError: If the snapshot has no turn or no embeddings.
         UnknownNameError: If the snapshot has a type that the schema does not know.
     """
-    if snapshot.num_nodes and snapshot.embeddings.shape[1] == 0:
-        raise GraphError(f"snapshot of space {snapshot.space!r} has no embeddings; load it with an embedding model")
-    turns = snapshot.active_rows((EPISODE,))
-    if not len(turns):
-        raise GraphError(f"snapshot of space {snapshot.space!r} holds no turns: none had been said by its time")
-    # The graph network's type of every node (``network`` in ``kg.schema``), [nodes].
-    kinds = np.asarray([NODE_TYPES[name].network for name in snapshot.types.tolist()], dtype=np.str_)
-    edges = [_edges(snapshot, kinds, relation) for relation in relations]
-    ends = np.concatenate([np.zeros((2, 0), dtype=np.int64), *edges], axis=1)
-    rows = np.concatenate([turns, np.setdiff1d(ends[0], turns)])
-    place = np.full(snapshot.num_nodes, -1, dtype=np.int64)
-    place[rows] = np.arange(len(rows))
-    source, target = place[ends]
-    relation = np.repeat(np.arange(len(edges)), [each.shape[1] for each in edges])
-    order = np.lexsort((source, relation, target))
-    types = node_types(relations)
-    features = _node_features(snapshot, rows, kinds[rows], hashed)
-    return GraphInputs(
-        **{name: torch.from_numpy(values) for name, values in features.items()},
-        node_type=torch.tensor([types.index(kind) for kind in kinds[rows].tolist()], dtype=torch.int64),
-        rows=torch.from_numpy(rows),
-        source=torch.from_numpy(source[order]),
-        target=torch.from_numpy(target[order]),
-        relation=torch.from_numpy(relation[order].astype(np.int64)),
-        num_turns=len(turns),
-    )
+
+    def __init__(self, snapshot: Snapshot, hashed: HashedFeatures, relations: Sequence[NetworkRelation]) -> None:
+        if snapshot.num_nodes and snapshot.embeddings.shape[1] == 0:
+            raise GraphError(f"snapshot of space {snapshot.space!r} has no embeddings; load it with an embedding model")
+        #: Rows of all active turns in the snapshot, ascending, int64 [turns].
+        self.turns = snapshot.active_rows((EPISODE,))
+        if not len(self.turns):
+            raise GraphError(f"snapshot of space {snapshot.space!r} holds no turns: none had been said by its time")
+        self.snapshot = snapshot
+        self._hashed, self._relations = hashed, relations
+        # The graph network's type of every node (``network`` in ``kg.schema``), [nodes].
+        self._kinds = np.asarray([NODE_TYPES[name].network for name in snapshot.types.tolist()], dtype=np.str_)
+        edges = [_edges(snapshot, self._kinds, relation) for relation in relations]
+        ends = np.concatenate([np.zeros((2, 0), dtype=np.int64), *edges], axis=1)
+        relation = np.repeat(np.arange(len(edges)), [each.shape[1] for each in edges])
+        order = np.lexsort((ends[0], relation, ends[1]))
+        # Source, target (as rows of the snapshot) and relation of every edge, sorted by the target.
+        self._ends, self._relation = ends[:, order], relation[order].astype(np.int64)
+        counted = [position for position, each in enumerate(relations) if each.is_counted]
+        self._facts = np.bincount(
+            self._ends[1, np.isin(self._relation, counted)], minlength=snapshot.num_nodes
+        )  # of each node, [nodes]
+
+    @cached_property
+    def statistics(self) -> LexicalStatistics:
+        """The statistics of the words of all turns and their neighbours."""
+        rows, speakers = self._with_neighbours(self.turns, self._ends[0]), self._speakers
+        texts = (_words(self.snapshot, row, speakers) for row in rows.tolist())
+        return LexicalStatistics.of(zip(texts, self._kinds[rows].tolist(), strict=True))
+
+    def inputs(self, turns: NDArray[np.int64] | None = None) -> GraphInputs:
+        """The inputs of some active turns (by default all) and of the active nodes that a relation joins to them.
+
+        Args:
+            turns: Rows of the turns in the snapshot, ascending; at least one.
+        """
+        is_whole = turns is None or len(turns) == len(self.turns)
+        chosen = self.turns if is_whole or turns is None else turns
+        ends, relation = self._ends, self._relation
+        if not is_whole:
+            first, last = np.searchsorted(ends[1], [chosen[0], chosen[-1] + 1])
+            ends, relation = ends[:, first:last], relation[first:last]
+            kept = np.isin(ends[1], chosen)
+            ends, relation = ends[:, kept], relation[kept]
+        rows = self._with_neighbours(chosen, ends[0])
+        place = np.full(self.snapshot.num_nodes, -1, dtype=np.int64)
+        place[rows] = np.arange(len(rows))
+        source, target = place[ends[0]], place[ends[1]]
+        types = node_types(self._relations)
+        features = self._node_features(rows, None if is_whole else self.statistics)
+        other_facts = None
+        if not is_whole:
+            other_facts = torch.from_numpy(self._facts[rows])
+            other_facts[: len(chosen)] = 0
+        return GraphInputs(
+            **{name: torch.from_numpy(values) for name, values in features.items()},
+            node_type=torch.tensor([types.index(kind) for kind in self._kinds[rows].tolist()], dtype=torch.int64),
+            rows=torch.from_numpy(rows),
+            source=torch.from_numpy(source),
+            target=torch.from_numpy(target),
+            relation=torch.from_numpy(relation),
+            num_turns=len(chosen),
+            other_facts=other_facts,
+        )
+
+    def blocks(self, size: int) -> Iterator[GraphInputs]:
+        """The inputs of all turns in blocks of up to ``size`` turns, in conversation order."""
+        if len(self.turns) <= size:
+            yield self.inputs()
+            return
+        for start in range(0, len(self.turns), size):
+            yield self.inputs(self.turns[start : start + size])
+
+    @staticmethod
+    def _with_neighbours(turns: NDArray[np.int64], sources: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.concatenate([turns, np.setdiff1d(sources, turns)])
+
+    @cached_property
+    def _speakers(self) -> dict[int, str]:
+        rows = self.snapshot.episode_rows.tolist()
+        return dict(zip(rows, self.snapshot.speakers, strict=True))
+
+    @cached_property
+    def _opening(self) -> frozenset[int]:
+        """Rows of the first two turns of each session."""
+        found: list[int] = []
+        turns_before: Counter[str] = Counter()  # by session, since turns of several sessions may alternate
+        for row, session in zip(self.snapshot.episode_rows.tolist(), self.snapshot.session_ids, strict=True):
+            if turns_before[session] < 2:
+                found.append(row)
+            turns_before[session] += 1
+        return frozenset(found)
+
+    def _node_features(
+        self, rows: NDArray[np.int64], statistics: LexicalStatistics | None
+    ) -> dict[str, NDArray[np.float32]]:
+        snapshot, hashed, kinds = self.snapshot, self._hashed, self._kinds[rows]
+        names = [self._speakers.get(row) for row in rows.tolist()]
+        texts = [snapshot.descriptions[row] for row in rows.tolist()]
+        words = [_words(snapshot, row, self._speakers) for row in rows.tolist()]
+        # The valid time of a fact is open-ended and starts when the fact was stated, so only turns and events are
+        # dated.
+        is_dated = np.asarray([NODE_TYPES[str(kind)].dated for kind in snapshot.types[rows]], dtype=bool)
+        first = np.where(is_dated, snapshot.valid_from[rows], NO_TIME)
+        last = np.where(is_dated, snapshot.valid_to[rows], NO_TIME)
+        contexts = np.stack(
+            [hashed.node(who, a, b) for who, a, b in zip(names, first.tolist(), last.tolist(), strict=True)]
+        )
+        traits = np.zeros((len(rows), len(TRAITS)), dtype=np.float32)
+        traits[:, 0] = np.log1p([len(each) for each in words]) - 2.0  # about 0 for a turn of seven terms
+        traits[:, 1] = ["?" in text for text in texts]
+        traits[:, 2] = [Turn.shares_image(text) for text in texts]
+        traits[:, 3] = [row in self._opening for row in rows.tolist()]
+        return {
+            "text": snapshot.embeddings[rows],
+            "lexical": hashed.documents(words, kinds=kinds.tolist(), statistics=statistics),
+            "context": contexts,
+            "speakers": contexts[:, : hashed.speaker_dim],
+            "traits": traits,
+            "days": np.where(first == NO_TIME, np.nan, first / _DAY_S).astype(np.float32),
+        }
+
+
+def graph_inputs(snapshot: Snapshot, hashed: HashedFeatures, relations: Sequence[NetworkRelation]) -> GraphInputs:
+    """The inputs of all active turns of a snapshot; see ``GraphReader``, which raises the same errors."""
+    return GraphReader(snapshot, hashed, relations).inputs()
+
+
+def _words(snapshot: Snapshot, row: int, speakers: Mapping[int, str]) -> list[str]:
+    """The terms of a node. Descriptions of turns begin with the speaker's name, a term of all the speaker's turns."""
+    text, speaker = snapshot.descriptions[row], speakers.get(row)
+    return terms(Turn.without_speaker(text, speaker) if speaker else text)
 
 
 def _edges(snapshot: Snapshot, kinds: NDArray[np.str_], relation: NetworkRelation) -> NDArray[np.int64]:
@@ -131,42 +254,3 @@ def _edges(snapshot: Snapshot, kinds: NDArray[np.str_], relation: NetworkRelatio
     fits = (kinds[source] == relation.source) & (kinds[target] == EPISODE)
     fits &= snapshot.active[source] & snapshot.active[target]
     return np.stack([source[fits], target[fits]])
-
-
-def _node_features(
-    snapshot: Snapshot,
-    rows: NDArray[np.int64],
-    kinds: NDArray[np.str_],
-    hashed: HashedFeatures,
-) -> dict[str, NDArray[np.float32]]:
-    speaker: dict[int, str] = {}
-    opens: dict[int, bool] = {}
-    turns_before: Counter[str] = Counter()  # by session, since turns of several sessions may alternate
-    for turn, row in enumerate(snapshot.episode_rows.tolist()):
-        session = snapshot.session_ids[turn]
-        speaker[row], opens[row] = snapshot.speakers[turn], turns_before[session] < 2
-        turns_before[session] += 1
-    names = [speaker.get(row) for row in rows.tolist()]
-    texts = [snapshot.descriptions[row] for row in rows.tolist()]
-    # Descriptions of turns begin with the speaker's name; left in, it would be a term of all the speaker's turns.
-    words = [terms(Turn.without_speaker(text, who) if who else text) for text, who in zip(texts, names, strict=True)]
-    # The valid time of a fact is open-ended and starts when the fact was stated, so only turns and events are dated.
-    is_dated = np.asarray([NODE_TYPES[str(kind)].dated for kind in snapshot.types[rows]], dtype=bool)
-    first = np.where(is_dated, snapshot.valid_from[rows], NO_TIME)
-    last = np.where(is_dated, snapshot.valid_to[rows], NO_TIME)
-    contexts = np.stack(
-        [hashed.node(who, a, b) for who, a, b in zip(names, first.tolist(), last.tolist(), strict=True)]
-    )
-    traits = np.zeros((len(rows), len(TRAITS)), dtype=np.float32)
-    traits[:, 0] = np.log1p([len(each) for each in words]) - 2.0  # about 0 for a turn of seven terms
-    traits[:, 1] = ["?" in text for text in texts]
-    traits[:, 2] = [Turn.shares_image(text) for text in texts]
-    traits[:, 3] = [opens.get(row, False) for row in rows.tolist()]
-    return {
-        "text": snapshot.embeddings[rows],
-        "lexical": hashed.documents(words, kinds=kinds.tolist()),
-        "context": contexts,
-        "speakers": contexts[:, : hashed.speaker_dim],
-        "traits": traits,
-        "days": np.where(first == NO_TIME, np.nan, first / _DAY_S).astype(np.float32),
-    }

@@ -16,6 +16,7 @@ def multi_positive_loss(logits: Tensor, positive: Tensor, *, ignore: Tensor | No
     Args:
         logits: Scores, [questions, candidates].
         positive: True where the candidate answers the question, bool [questions, candidates]; at least one per row.
+            On the CPU, whatever the device of the scores, so that checking it does not wait for the device.
         ignore: True where a candidate is not to be used as a negative either, such as a likely false negative; None
             ignores no candidate.
 
@@ -32,7 +33,8 @@ def multi_positive_loss(logits: Tensor, positive: Tensor, *, ignore: Tensor | No
     counts = positive.sum(1)
     if logits.shape[0] == 0 or bool((counts == 0).any()):
         raise ValueError("every question needs at least one positive candidate")
-    hidden = positive if ignore is None else positive | ignore
+    positive, counts = (each.to(logits.device, non_blocking=True) for each in (positive, counts))
+    hidden = positive if ignore is None else positive | ignore.to(logits.device, non_blocking=True)
     negative = logits.masked_fill(hidden, float("-inf")).logsumexp(1, keepdim=True)
     # softplus(-inf - x) is 0, so a question without negatives adds nothing to the loss.
     losses = F.softplus(negative - logits) * positive

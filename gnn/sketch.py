@@ -14,10 +14,11 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,34 @@ def bucket(text: str, width: int) -> tuple[int, float]:
     """The bucket of a text among ``width`` buckets, and its sign; both depend on its hash."""
     digest = stable_hash(text)
     return digest % width, 1.0 if digest >> 40 & 1 else -1.0
+
+
+@dataclass(frozen=True)
+class LexicalStatistics:
+    """What the sketch of a document depends on beside its own terms.
+
+    Attributes:
+        total: Number of turns and facts.
+        frequency: In how many of them each term occurs.
+        mean_length: Mean number of terms of the documents of each node type, at least 1e-6.
+    """
+
+    total: int
+    frequency: Counter[str]
+    mean_length: dict[str, float]
+
+    @classmethod
+    def of(cls, documents: Iterable[tuple[Sequence[str], str]]) -> Self:
+        """The statistics of documents, each given by its terms and its node type."""
+        frequency: Counter[str] = Counter()
+        total = 0
+        lengths: dict[str, list[int]] = {}
+        for words, kind in documents:
+            lengths.setdefault(kind, []).append(len(words))
+            if kind in _IDF_TYPES:
+                total += 1
+                frequency.update(set(words))
+        return cls(total, frequency, {kind: max(1e-6, float(np.mean(each))) for kind, each in lengths.items()})
 
 
 @dataclass(frozen=True)
@@ -68,23 +97,24 @@ class HashedFeatures:
         """Widths of the blocks ``text | lexical | speaker | date | 1``; their sum is the width of a stored vector."""
         return text_dim, self.lexical_dim, self.speaker_dim, self.date_dim, 1
 
-    def documents(self, texts: Sequence[Sequence[str]], *, kinds: Sequence[str]) -> NDArray[np.float32]:
-        """Sketches of documents, float32 [documents, lexical_dim], from the terms and the node type of each."""
-        frequency: Counter[str] = Counter()
-        total = 0
-        lengths: dict[str, list[int]] = {}
-        for words, kind in zip(texts, kinds, strict=True):
-            lengths.setdefault(kind, []).append(len(words))
-            if kind in _IDF_TYPES:
-                total += 1
-                frequency.update(set(words))
-        average = {kind: max(1e-6, float(np.mean(values))) for kind, values in lengths.items()}
+    def documents(
+        self,
+        texts: Sequence[Sequence[str]],
+        *,
+        kinds: Sequence[str],
+        statistics: LexicalStatistics | None = None,
+    ) -> NDArray[np.float32]:
+        """Sketches of documents, float32 [documents, lexical_dim], from the terms and the node type of each.
+
+        Without ``statistics``, they are those of these documents.
+        """
+        known = statistics or LexicalStatistics.of(zip(texts, kinds, strict=True))
         sketch = np.zeros((len(texts), self.lexical_dim), dtype=np.float32)
         for row, (words, kind) in enumerate(zip(texts, kinds, strict=True)):
-            norm = self.k1 * (1 - self.b + self.b * len(words) / average[kind])
+            norm = self.k1 * (1 - self.b + self.b * len(words) / known.mean_length[kind])
             for term, count in Counter(words).items():
-                n = frequency[term]
-                idf = math.log(1 + (total - n + 0.5) / (n + 0.5))
+                n = known.frequency[term]
+                idf = math.log(1 + (known.total - n + 0.5) / (n + 0.5))
                 column, sign = bucket(term, self.lexical_dim)
                 sketch[row, column] += sign * _SCALE * idf * count * (self.k1 + 1) / (count + norm)
         return sketch

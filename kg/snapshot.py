@@ -18,6 +18,7 @@ from locigraph.kg.types import NodeId, SpaceId, TurnId
 
 #: Stands for "no time" in the snapshot's integer time arrays.
 NO_TIME = np.iinfo(np.int64).min
+_OBJECT_BYTES = 60  # of a string or tuple, without its content
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,13 @@ class Snapshot:
         """The day of the latest turn; None if no turn has a date."""
         latest = int(self.spoken_at.max(initial=NO_TIME))
         return None if latest == NO_TIME else moment(latest).date()
+
+    @cached_property
+    def nbytes(self) -> int:
+        """About how many bytes of memory the snapshot holds."""
+        arrays = sum(value.nbytes for value in vars(self).values() if isinstance(value, np.ndarray))
+        texts = sum(map(len, self.descriptions)) + sum(map(len, self.labels))
+        return arrays + texts + _OBJECT_BYTES * (4 * self.num_nodes + 3 * len(self.turn_ids))
 
     @cached_property
     def fingerprint(self) -> str:

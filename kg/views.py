@@ -6,9 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from locigraph.kg.byte_cache import ByteCache
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.times import epoch
 from locigraph.kg.types import NodeId, SpaceId
+
+_KEPT = 2 * 2**30  # bytes; all snapshots of the corpora of the record
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,21 +28,24 @@ class View:
 
 
 class Views:
-    """Snapshots of spaces as of the times of questions; each is loaded once and cached.
+    """Snapshots of spaces as of the times of questions; those used last are kept.
 
     Args:
         load: Loads the snapshot of a space as of a time (None: now).
         last_turn: When the last turn of each space was spoken; None if its turns have no dates.
+        keep: Bytes that the kept snapshots may hold together.
     """
 
     def __init__(
         self,
         load: Callable[[SpaceId, datetime | None], Snapshot],
         last_turn: Mapping[SpaceId, datetime | None],
+        *,
+        keep: int = _KEPT,
     ) -> None:
         self._load = load
         self._last_turn = last_turn
-        self._snapshots: dict[View, Snapshot] = {}
+        self._kept: ByteCache[View, Snapshot] = ByteCache(keep, lambda snapshot: snapshot.nbytes)
 
     def of(self, space: SpaceId, as_of: datetime | None) -> View:
         """The view of a space as of a time; the present view if no turn was spoken after that time."""
@@ -54,9 +60,7 @@ class Views:
 
     def snapshot(self, view: View) -> Snapshot:
         """The snapshot of a view."""
-        if view not in self._snapshots:
-            self._snapshots[view] = self._load(view.space, view.as_of)
-        return self._snapshots[view]
+        return self._kept.get(view, lambda: self._load(view.space, view.as_of))
 
     def texts(self, space: SpaceId, node_ids: Sequence[NodeId], as_of: datetime | None) -> dict[NodeId, str]:
         """The descriptions of some nodes of a space as of a time (None: now)."""

@@ -20,7 +20,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
 from torch import Tensor
 
-from locigraph.gnn.features import Tensors
 from locigraph.gnn.losses import multi_positive_loss
 from locigraph.kg.schema import EPISODE, answer_types
 from locigraph.retrieval.errors import TextEncoderError
@@ -44,7 +43,7 @@ _ENCODED_AT_ONCE = 32
 
 
 @dataclass(frozen=True, eq=False)
-class TextExample(Tensors):
+class TextExample:
     """Questions about a space, and the texts among which their answers are found.
 
     Attributes:
@@ -63,6 +62,10 @@ class TextExample(Tensors):
     questions: tuple[str, ...]
     positive: Tensor
     ignored: Tensor
+
+    def to(self, device: torch.device | str) -> TextExample:
+        """Itself: texts are encoded on the device, and the other fields are read on the CPU."""
+        return self
 
     def parts(self, size: int) -> list[Self]:
         """Split the example into parts of at most ``size`` questions, each with all documents."""
@@ -117,13 +120,12 @@ class TextAdaptation(RankingModule):
 
     def training_step(self, batch: TextExample, batch_idx: int) -> Tensor:
         """Contrastive loss of questions against their answers and sampled negatives."""
-        needed = batch.positive.any(0).cpu()
+        needed = batch.positive.any(0)
         others = (~needed).nonzero().flatten()
         drawn = others[torch.randperm(len(others), generator=self._generator)[: self.config.negatives]]
         chosen = torch.cat([needed.nonzero().flatten(), drawn])
         documents = [batch.documents[i] for i in chosen.tolist()]
         logits = self._cosines(batch.questions, documents) / self.config.temperature
-        chosen = chosen.to(batch.positive.device)
         loss = multi_positive_loss(logits, batch.positive[:, chosen], ignore=batch.ignored[:, chosen])
         self.log("train/ranking", loss.detach(), on_step=False, on_epoch=True, batch_size=1)
         return loss

@@ -60,6 +60,8 @@ class TrainingConfig:
         warmup_steps: Number of steps over which the learning rates rise linearly.
         ema_decay: Decay of the exponential moving average of the parameters; this average is validated and kept.
         gradient_clip: Maximum norm of the gradient; 0 switches clipping off.
+        step_turns: Maximum number of turns of a space that a step encodes; of a larger one it takes a random part.
+        spaces_per_step: Number of spaces whose gradients a step averages, on each device.
     """
 
     epochs: int = 20
@@ -75,10 +77,17 @@ class TrainingConfig:
     warmup_steps: int = 10
     ema_decay: float = 0.9
     gradient_clip: float = 1.0
+    step_turns: int = 8_192
+    spaces_per_step: int = 1
 
     def __post_init__(self) -> None:
         names = [f.name for f in dataclasses.fields(self) if f.name != "pretrain_losses"]
-        _require(self, "training", at_least=dict.fromkeys(names, 0) | {"patience": 1}, at_most={})
+        _require(
+            self,
+            "training",
+            at_least=dict.fromkeys(names, 0) | {"patience": 1, "step_turns": 8, "spaces_per_step": 1},
+            at_most={},
+        )
         if self.ema_decay >= 1:
             raise TrainingError(f"training.ema_decay is {self.ema_decay}; expected a share in [0, 1)")
         for name, weight in self.pretrain_losses.items():
@@ -122,6 +131,7 @@ class AdapterConfig:
     dropout: float = 0.05
     gradient_clip: float = 1.0
     ema_decay: ClassVar[float] = 0.0  # no moving average, since the learning rate falls to 0
+    spaces_per_step: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         counts = dict.fromkeys(("rank", "epochs", "patience", "questions", "negatives", "max_tokens"), 1)
@@ -145,6 +155,8 @@ class TrainerConfig:
         devices: Number of devices, or ``auto`` for one.
         precision: ``32-true``, ``bf16-mixed`` or ``16-mixed``.
         compile: Whether to run the encoders through ``torch.compile``.
+        keep_mb: Megabytes of prepared spaces that are kept from one epoch to the next, for training and for validation
+            each; other spaces are read from the graph again.
         csv_log: Whether to write metrics to a CSV file.
         wandb_mode: ``disabled`` (no logger), ``offline`` (files only) or ``online``.
         wandb_project: Name of the project in Weights & Biases; each training is a separate run in it.
@@ -154,9 +166,15 @@ class TrainerConfig:
     devices: int | str = "auto"
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     compile: bool = False
+    keep_mb: int = 2_048
     csv_log: bool = True
     wandb_mode: Literal["disabled", "offline", "online"] = "disabled"
     wandb_project: str = "locigraph"
+
+    @property
+    def keep_bytes(self) -> int:
+        """``keep_mb`` in bytes."""
+        return self.keep_mb * 2**20
 
     @property
     def num_devices(self) -> int | str:

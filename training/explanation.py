@@ -20,7 +20,7 @@ from locigraph.kg.schema import EPISODE
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import NodeId, TurnId
 from locigraph.training.checkpoint import Checkpoint
-from locigraph.training.inference import CheckpointQueryEncoder, inputs_of
+from locigraph.training.inference import CheckpointQueryEncoder, reader_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def explain(
     if not turn_of:
         return []
     nodes = checkpoint.network.nodes.cpu().eval()  # live embeddings may have moved it to a GPU
-    inputs = inputs_of(checkpoint, snapshot)
+    inputs = reader_of(checkpoint, snapshot).inputs()
     query = torch.from_numpy(CheckpointQueryEncoder(checkpoint, encoder).encode_query(question, asked_at=asked_at))
     with torch.inference_mode():
         vectors = nodes(inputs)

@@ -74,7 +74,7 @@ class SignalReader:
         graphs = [graph for graph in graphs_of(data) if graph.questions]
         examples = []
         for graph in tqdm(graphs, desc="signals", unit="space", leave=False):
-            key = graph.name, graph.snapshot.fingerprint, tuple(q.question_id for q in graph.questions)
+            key = graph.name, graph.fingerprint, tuple(q.question_id for q in graph.questions)
             if key not in self._known:
                 self._known[key] = self._values(graph)
             examples.append(SignalExample(*self._known[key], graph.is_training))
@@ -84,8 +84,9 @@ class SignalReader:
         return examples
 
     def _values(self, graph: TrainingGraph) -> tuple[Tensor, Tensor]:
-        signals = TurnSignals(graph.snapshot)
-        turn_ids = [graph.snapshot.turns_of[row][0] for row in signals.rows]
+        snapshot = graph.snapshot
+        signals = TurnSignals(snapshot)
+        turn_ids = [snapshot.turns_of[row][0] for row in signals.rows]
         positive = answers(turn_ids, [q.evidence for q in graph.questions])
         is_answered = positive.any(1)
         answered = [q for q, keep in zip(graph.questions, is_answered.tolist(), strict=True) if keep]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from locigraph.kg.embedded_text import TextEncoder
 from locigraph.training.checkpoint import Checkpoint, load_checkpoint, new_network
 from locigraph.training.config import Settings, TrainingConfig
 from locigraph.training.errors import CheckpointError, TrainingDataError
-from locigraph.training.examples import SpaceExample, make_example
+from locigraph.training.examples import Examples, SpaceExample, TrainingSpace, read_space
 from locigraph.training.fusion import DETAIL, SignalReader, learn_fusion
 from locigraph.training.identity import CHECKPOINT_ALGORITHM, RunIdentity, TrainingRun
 from locigraph.training.lightning_run import RankingModule, is_first_process, run_lightning
@@ -55,35 +56,54 @@ class GraphTraining(RankingModule):
         self.losses = losses
         self.log_scale = nn.Parameter(torch.tensor(_START_SCALE).log())  # 1 / temperature of the ranking
 
-    def training_step(self, batch: SpaceExample, batch_idx: int) -> Tensor:
-        """The stage's loss on one space; 0 if none of its losses applies to the space."""
+    def training_step(self, batch: SpaceExample | TrainingSpace, batch_idx: int) -> Tensor:
+        """The stage's loss on one space, or on a part of it; 0 if none of its losses applies to it."""
+        example = batch.step(self._generator).to(self.device)
         parts: dict[str, Tensor] = {}
         if self.losses is None:
-            if batch.questions is not None:
-                logits = self._rank(batch.questions, self.network.nodes(batch.inputs))
-                parts["ranking"] = multi_positive_loss(logits, batch.positive)
+            if example.questions is not None:
+                logits = self._rank(example.questions, self.network.nodes(example.inputs))
+                parts["ranking"] = multi_positive_loss(example.corrected(logits), example.positive)
         else:
             scorer = Scorer(self.network.nodes, self._rank, self._generator)
             for name, loss in LOSSES.items():  # in the table's order, since they draw from one generator
                 weight = self.losses.get(name, 0.0)
-                part = loss.compute(scorer, batch) if weight else None
+                part = loss.compute(scorer, example) if weight else None
                 if part is not None:
                     parts[name] = weight * part
+        for name in self._part_names:
+            self._log_part(name, parts.get(name))
         if not parts:
             return 0.0 * self.log_scale  # not None, which would leave the other devices waiting
-        for name, value in parts.items():
-            self.log(f"train/{name}", value.detach(), on_step=False, on_epoch=True, batch_size=1)
         return torch.stack(list(parts.values())).sum()
+
+    @property
+    def _part_names(self) -> Sequence[str]:
+        """Names of the parts of the stage's loss."""
+        return ["ranking"] if self.losses is None else [name for name, weight in self.losses.items() if weight]
+
+    def _log_part(self, name: str, part: Tensor | None) -> None:
+        """Log a part of the loss for the mean over the spaces of an epoch that have it.
+
+        Every device logs every part, since they wait for one another when they take the mean.
+        """
+        value = self.log_scale.new_zeros(()) if part is None else part.detach()
+        count = 0 if part is None else 1
+        self.log(f"train/{name}", value, on_step=False, on_epoch=True, batch_size=count, sync_dist=True)
 
     def _rank(self, questions: Tensor, vectors: TurnVectors) -> Tensor:
         return self.log_scale.exp() * inner_products(self.network.queries(questions), vectors.joined())
 
-    def validation_step(self, batch: SpaceExample, batch_idx: int) -> None:
+    def validation_step(self, batch: SpaceExample | TrainingSpace, batch_idx: int) -> None:
         """Compute recall and nDCG of the space's questions, in float32 as at search time."""
-        if batch.questions is not None:
-            with torch.autocast(self.device.type, enabled=False):
-                stored = self.network.nodes(batch.inputs).joined()
-                self._scores.add(inner_products(self.network.queries(batch.questions), stored), batch.positive)
+        with torch.autocast(self.device.type, enabled=False):
+            stored: Tensor | None = None
+            for questions, positive in batch.asked():
+                if stored is None:  # not encoded in vain for a space without questions
+                    blocks = (block.to(self.device) for block in batch.blocks())
+                    stored = torch.cat([self.network.nodes(block).joined() for block in blocks])
+                asked = self.network.queries(questions.to(self.device))
+                self._scores.add(inner_products(asked, stored), positive)
 
     def configure_optimizers(self) -> Any:
         """AdamW with linear warm-up; one parameter group each for single weights, edge features and attention."""
@@ -148,7 +168,7 @@ def train_checkpoint(
         run.trainer.precision,
         run.trainer.recorded_devices,
         *train_and_validation_spaces(data),
-        data={graph.name: graph.snapshot.fingerprint for graph in graphs},
+        data={graph.name: graph.fingerprint for graph in graphs},
         questions=questions_fingerprint(graphs),
         writer=writer.name if asks else None,
     )
@@ -163,12 +183,19 @@ def train_checkpoint(
     if with_fusion and any(each.questions and each.train for each in data):
         fusion[DETAIL] = dict(learn_fusion(SignalReader(encoder).examples(data)).weights)
     started += time.monotonic() - begun  # not counted as training time of the network
+    read = partial(
+        read_space,
+        model=settings.model,
+        encoder=encoder,
+        writer=writer if asks else None,
+        step_turns=training.step_turns,
+    )
     train, validation = (
-        [
-            make_example(graph, model=settings.model, encoder=encoder, writer=writer if asks else None)
-            for graph in graphs
-            if graph.is_training == is_training
-        ]
+        Examples(
+            [graph for graph in graphs if graph.is_training == is_training],
+            lambda graph: read(graph).prepared(),
+            keep=run.trainer.keep_bytes,
+        )
         for is_training in (True, False)
     )
     text_dim = graphs[0].snapshot.embeddings.shape[1]

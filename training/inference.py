@@ -17,7 +17,9 @@ from locigraph.kg.snapshot import Snapshot
 from locigraph.training.checkpoint import Checkpoint, hashed_features
 
 if TYPE_CHECKING:
-    from locigraph.gnn.features import GraphInputs
+    from locigraph.gnn.features import GraphReader
+
+_TURNS_AT_ONCE = 8_192  # about 300 MB with their neighbours
 
 
 class CheckpointQueryEncoder:
@@ -36,17 +38,17 @@ class CheckpointQueryEncoder:
         return vector
 
 
-def inputs_of(checkpoint: Checkpoint, snapshot: Snapshot) -> GraphInputs:
-    """The tensors of a snapshot that a checkpoint's encoder reads."""
-    from locigraph.gnn.features import graph_inputs
+def reader_of(checkpoint: Checkpoint, snapshot: Snapshot) -> GraphReader:
+    """Reads a snapshot for a checkpoint's encoder."""
+    from locigraph.gnn.features import GraphReader
 
-    return graph_inputs(snapshot, hashed_features(checkpoint.model), checkpoint.network.nodes.relations)
+    return GraphReader(snapshot, hashed_features(checkpoint.model), checkpoint.network.nodes.relations)
 
 
 def encode_graph(
     checkpoint: Checkpoint, snapshot: Snapshot, *, device: str = "cpu"
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Encode the turns of a snapshot that has embeddings of the checkpoint's text encoder.
+    """Encode the turns of a snapshot that has embeddings of the checkpoint's text encoder, a block of turns at a time.
 
     Returns:
         (rows of the active turns in the snapshot, their vectors, float32 [turns, dim]); both empty if there are none.
@@ -55,7 +57,11 @@ def encode_graph(
         return np.zeros(0, dtype=np.int64), np.zeros((0, checkpoint.vector_dim), dtype=np.float32)
     import torch
 
-    inputs = inputs_of(checkpoint, snapshot)
+    reader, nodes = reader_of(checkpoint, snapshot), checkpoint.network.nodes.to(device).eval()
+    vectors = np.empty((len(reader.turns), checkpoint.vector_dim), dtype=np.float32)
+    done = 0
     with torch.inference_mode():
-        vectors = checkpoint.network.nodes.to(device).eval()(inputs.to(device)).joined()
-    return inputs.rows[: inputs.num_turns].numpy(), vectors.float().cpu().numpy()
+        for block in reader.blocks(_TURNS_AT_ONCE):
+            vectors[done : done + block.num_turns] = nodes(block.to(device)).joined().float().cpu().numpy()
+            done += block.num_turns
+    return reader.turns, vectors

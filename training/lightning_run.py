@@ -8,10 +8,10 @@ import logging
 import math
 import signal
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import lightning as L  # noqa: N812  (the name Lightning's own documentation uses)
 import numpy as np
@@ -90,6 +90,7 @@ class AverageAndStop(L.Callback):
         self._ema_decay = ema_decay
         self._patience = patience
         self._live: dict[str, Tensor] = {}
+        self._last_step = 0
         self.mean: dict[str, Tensor] = {}
         self.steps = 0
         self.best: dict[str, Tensor] = {}
@@ -107,12 +108,16 @@ class AverageAndStop(L.Callback):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Stop at once if the resumed run had already stopped early."""
+        self._last_step = trainer.global_step
         self._stop_if_old(trainer, trainer.current_epoch - 1)
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Update the average."""
+        """Update the average after each step of the optimiser."""
+        if trainer.global_step == self._last_step:
+            return  # the step takes in further spaces
+        self._last_step = trainer.global_step
         self.steps += 1
         keep = min(self._ema_decay, self.steps / (self.steps + _RAMP)) if self._ema_decay else 0.0
         if not self.mean:
@@ -198,15 +203,20 @@ class StepProgress(L.Callback):
         self._name = name
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Open the bar at the step that the run has reached."""
-        steps = int((trainer.max_epochs or 0) * trainer.num_training_batches)
-        done, is_hidden = trainer.global_step, not trainer.is_global_zero
-        self._bar = tqdm(desc=self._name, total=steps, initial=done, unit="step", disable=is_hidden)
+        """Open the bar at the epoch that the run has reached."""
+        spaces = int(trainer.num_training_batches)
+        self._bar = tqdm(
+            desc=self._name,
+            total=spaces * (trainer.max_epochs or 0),
+            initial=spaces * trainer.current_epoch,
+            unit="space",
+            disable=not trainer.is_global_zero,
+        )
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Advance the bar by a step."""
+        """Advance the bar by a space."""
         self._bar.update()
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -218,6 +228,14 @@ class StepProgress(L.Callback):
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Close the bar."""
         self._bar.close()
+
+
+class Indexed(Protocol):
+    """Examples by their places from 0."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, place: int, /) -> Any: ...
 
 
 class EpochSampler(Sampler[int]):
@@ -249,12 +267,12 @@ class EpochSampler(Sampler[int]):
         )
 
 
-def one_by_one(examples: Sequence[Any], sampler: EpochSampler | None = None) -> DataLoader[Any]:
+def one_by_one(examples: Indexed, sampler: EpochSampler | None = None) -> DataLoader[Any]:
     """Serves one example per step, in the order of a sampler or, without one, in the given order."""
     # A loader draws a random number each time it starts, and a resumed run starts it at another point. A generator of
     # its own keeps this from changing torch's global generator, which dropout uses.
     return DataLoader(
-        examples,  # type: ignore[arg-type]  # a list is a dataset
+        examples,  # type: ignore[arg-type]  # whatever is indexed is a dataset
         batch_size=None,
         sampler=sampler,
         generator=torch.Generator(),
@@ -269,8 +287,8 @@ def is_first_process() -> bool:
 
 def run_lightning(
     module: L.LightningModule,
-    train: Sequence[Any],
-    validation: Sequence[Any],
+    train: Indexed,
+    validation: Indexed,
     config: TrainingConfig | AdapterConfig,
     run: TrainingRun,
     identity: RunIdentity,
@@ -320,6 +338,7 @@ def run_lightning(
                 strategy=DDPStrategy(find_unused_parameters=True) if given.num_devices != 1 else "auto",
                 max_epochs=epochs,
                 gradient_clip_val=config.gradient_clip,
+                accumulate_grad_batches=config.spaces_per_step,
                 logger=_loggers(run, identity, stage) or False,
                 callbacks=[best, StepProgress(f"{run.name} {stage}"), resume_point],
                 plugins=SealedCheckpoint(),
@@ -335,10 +354,10 @@ def run_lightning(
         except (MisconfigurationException, ValueError, RuntimeError) as error:
             raise TrainingError(f"trainer {chosen} cannot run here: {error}") from error
         steps = one_by_one(train, EpochSampler(len(train), seed, trainer))
-        checks: Any = one_by_one(validation) if validation else []
+        checks: Any = one_by_one(validation) if len(validation) else []
         taken_up = _readable_resume_point(path)
         with _interruptible():
-            if taken_up is None and validation:
+            if taken_up is None and len(validation):
                 trainer.validate(module, checks, verbose=False)  # the baseline that the stage must beat
             trainer.fit(module, steps, checks, ckpt_path=taken_up, weights_only=True)
     best.finish(module)

@@ -39,9 +39,9 @@ class Scorer:
     rank: Callable[[Tensor, TurnVectors], Tensor]
     generator: torch.Generator
 
-    def random(self, *shape: int, like: Tensor) -> Tensor:
-        """Uniform random numbers in [0, 1), on the device of ``like``."""
-        return torch.rand(*shape, generator=self.generator).to(like.device)
+    def random(self, count: int) -> Tensor:
+        """Uniform random numbers in [0, 1), on the CPU, where the structure of a graph is."""
+        return torch.rand(count, generator=self.generator)
 
 
 @dataclass(frozen=True)
@@ -71,16 +71,17 @@ def pseudo_question_loss(scorer: Scorer, example: SpaceExample) -> Tensor | None
         return None
     inputs = example.inputs
     answers = [relation.is_answer for relation in scorer.encoder.relations]
-    telling = torch.tensor(answers, dtype=torch.bool, device=inputs.source.device)
-    has_facts = torch.zeros(inputs.num_turns, dtype=torch.bool, device=inputs.source.device)
+    telling = torch.tensor(answers, dtype=torch.bool)
+    has_facts = torch.zeros(inputs.num_turns, dtype=torch.bool)
     has_facts[inputs.target[telling[inputs.relation]]] = True
-    chosen = has_facts & (scorer.random(inputs.num_turns, like=inputs.text) < 0.5)
+    chosen = has_facts & (scorer.random(inputs.num_turns) < 0.5)
     is_asked = (example.pseudo_positive & chosen).any(1)
     if int(is_asked.sum()) < 1 or int(chosen.sum()) < 2:
         return None
     hidden = inputs.with_edges(~(telling[inputs.relation] & chosen[inputs.target]))
-    logits = scorer.rank(example.pseudo, scorer.encoder(hidden))
-    return multi_positive_loss(logits[is_asked][:, chosen], example.pseudo_positive[is_asked][:, chosen])
+    logits = example.corrected(scorer.rank(example.pseudo, scorer.encoder(hidden)))
+    rows, columns = (inputs.on_device(each.nonzero().squeeze(1)) for each in (is_asked, chosen))
+    return multi_positive_loss(logits[rows][:, columns], example.pseudo_positive[is_asked][:, chosen])
 
 
 def link_prediction_loss(scorer: Scorer, example: SpaceExample) -> Tensor | None:
@@ -91,24 +92,28 @@ def link_prediction_loss(scorer: Scorer, example: SpaceExample) -> Tensor | None
     """
     inputs = example.inputs
     edges, turns = len(inputs.source), inputs.num_turns
-    chosen = scorer.random(edges, like=inputs.text) < _SUPERVISION_SHARE
+    chosen = scorer.random(edges) < _SUPERVISION_SHARE
     if turns < 2 or int(chosen.sum()) < 1:
         return None
     pairs = inputs.source * turns + inputs.target
     message = inputs.with_edges(~torch.isin(pairs, pairs[chosen]))
     supervision = inputs.with_edges(chosen)
-    drawn = torch.randint(turns, (len(supervision.target),), generator=scorer.generator).to(inputs.target.device)
+    drawn = torch.randint(turns, (len(supervision.target),), generator=scorer.generator)
     is_edge = torch.isin(supervision.source * turns + drawn, pairs) | (supervision.source == drawn)
     vectors = scorer.encoder(message)
     traits = scorer.encoder.traits(message)
 
     def score(pairs: GraphInputs) -> Tensor:
         logits = scorer.encoder.edge_logits(pairs, traits).mean(1)
-        scores: Tensor = logits + (inputs.text[pairs.source] * vectors.text[pairs.target]).sum(1)
+        source, target, _ = pairs.ends
+        scores: Tensor = logits + (inputs.text[source] * vectors.text[target]).sum(1)
         return scores
 
-    negative = score(replace(supervision, target=drawn))[~is_edge]
-    return link_loss(score(supervision), negative) if len(negative) else None
+    non_edges = (~is_edge).nonzero().squeeze(1)
+    if not len(non_edges):
+        return None
+    negative = score(replace(supervision, target=drawn))[inputs.on_device(non_edges)]
+    return link_loss(score(supervision), negative)
 
 
 def two_views_loss(scorer: Scorer, example: SpaceExample) -> Tensor | None:
@@ -118,7 +123,7 @@ def two_views_loss(scorer: Scorer, example: SpaceExample) -> Tensor | None:
         return None
     views = []
     for _ in range(2):
-        kept = scorer.random(len(inputs.source), like=inputs.text) >= _VIEW_DROP
+        kept = scorer.random(len(inputs.source)) >= _VIEW_DROP
         views.append(F.normalize(scorer.encoder(inputs.with_edges(kept)).text, dim=1))
     return nt_xent(views[0], views[1])
 

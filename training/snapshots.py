@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import chain
 
 from locigraph.kg.language.seen_texts import SeenTexts, is_distinctive
@@ -34,12 +35,29 @@ class TrainingSet:
 
 @dataclass(frozen=True, eq=False)
 class TrainingGraph:
-    """A snapshot to train or validate on, and the questions about it."""
+    """A graph to train or validate on, and the questions about it.
+
+    Attributes:
+        name: Name of its view.
+        load: Reads its snapshot; what calls it decides how long it stays in memory.
+        questions: Questions about it.
+        is_training: Whether it is learnt from; else it decides when to stop.
+    """
 
     name: str
-    snapshot: Snapshot
+    load: Callable[[], Snapshot]
     questions: tuple[Question, ...]
     is_training: bool
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot, read again unless it is kept elsewhere."""
+        return self.load()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Fingerprint of the snapshot."""
+        return self.snapshot.fingerprint
 
 
 def train_and_validation_spaces(data: Sequence[TrainingSet]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -73,7 +91,7 @@ def _graphs_of(data: TrainingSet, label: str) -> list[TrainingGraph]:
     # If all questions about a space refer to earlier views, only those views are used, not the latest graph.
     used = {v: qs for v, qs in used.items() if qs or not any(o.space == v.space and used[o] for o in used)}
     return [
-        TrainingGraph(label + view.name, data.views.snapshot(view), tuple(questions), view.space in data.train)
+        TrainingGraph(label + view.name, partial(data.views.snapshot, view), tuple(questions), view.space in data.train)
         for view, questions in used.items()
         if data.views.snapshot(view).num_nodes  # empty if a question was asked before the first turn
     ]
@@ -83,9 +101,9 @@ def seen_texts_of(graphs: Sequence[TrainingGraph]) -> SeenTexts:
     """The texts that a training sees: all questions, and turns too distinctive to be said twice by coincidence."""
     question_texts = (question.text for graph in graphs for question in graph.questions)
     turn_texts = (
-        Turn.text_of(graph.snapshot.descriptions[row], speaker)
-        for graph in graphs
-        for row, speaker in zip(graph.snapshot.episode_rows.tolist(), graph.snapshot.speakers, strict=True)
+        Turn.text_of(snapshot.descriptions[row], speaker)
+        for snapshot in (graph.snapshot for graph in graphs)
+        for row, speaker in zip(snapshot.episode_rows.tolist(), snapshot.speakers, strict=True)
         if row >= 0
     )
     return SeenTexts(chain(question_texts, filter(is_distinctive, turn_texts)))

@@ -8,9 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.synthetic import synthetic_space
 from locigraph.gnn.encoders import EncoderConfig, HGTEncoder
 from locigraph.gnn.errors import GraphError
-from locigraph.gnn.features import TRAITS, GraphInputs, graph_inputs, node_types
+from locigraph.gnn.features import TRAITS, GraphInputs, GraphReader, graph_inputs, node_types
 from locigraph.gnn.relations import RELATIONS, network_relations
 from locigraph.gnn.sketch import bucket
 from locigraph.kg.language.tokens import terms
@@ -196,7 +197,7 @@ def test_an_archived_node_is_as_if_it_had_never_been_there() -> None:
     with_it, without = make_inputs(snapshot), make_inputs(SNAPSHOT)
     found = make_inputs(replace(snapshot, active=active))
     for f in fields(GraphInputs):
-        if f.name != "num_turns":
+        if f.name not in ("num_turns", "other_facts"):
             np.testing.assert_array_equal(getattr(found, f.name), getattr(without, f.name), f.name)
     assert len(with_it.rows) == len(without.rows) + 1
 
@@ -241,14 +242,18 @@ def test_a_mask_of_edges_leaves_the_nodes_as_they_are() -> None:
     assert found.num_turns == inputs.num_turns
 
 
-def test_all_tensors_move_to_another_device_and_keep_their_values() -> None:
+def test_features_move_to_another_device_and_the_structure_stays_on_the_cpu() -> None:
     inputs = make_inputs(SNAPSHOT)
-    moved, same = inputs.to("meta"), inputs.to("cpu")
+    moved = inputs.to("meta")
+    features = {"text", "lexical", "context", "speakers", "traits", "days"}
     for f in fields(GraphInputs):
-        if f.name != "num_turns":
+        if f.name in features:
             assert getattr(moved, f.name).device.type == "meta", f.name
-            assert getattr(same, f.name) is getattr(inputs, f.name), f.name
-    assert moved.num_turns == same.num_turns == 8
+        else:
+            assert getattr(moved, f.name) is getattr(inputs, f.name), f.name
+    assert {each.device.type for each in moved.ends} == {"meta"}
+    for here, there in zip(inputs.ends, (inputs.source, inputs.target, inputs.relation), strict=True):
+        assert here is there
 
 
 ENCODER = HGTEncoder(EncoderConfig(TEXT_DIM, HASHED, attention_dim=4))
@@ -273,3 +278,29 @@ def test_the_order_in_which_nodes_and_edges_were_stored_does_not_matter(
         expected = ENCODER(make_inputs(SNAPSHOT)).joined()
         found = ENCODER(make_inputs(replace(mixed, **arrays))).joined()
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000), st.data())
+def test_a_turn_has_the_same_vector_whichever_others_are_encoded_with_it(seed: int, data: st.DataObject) -> None:
+    snapshot, _ = synthetic_space(seed, turns=23, dim=TEXT_DIM)
+    archived = data.draw(st.sets(st.integers(0, snapshot.num_nodes - 1), max_size=9))
+    active = np.array([row not in archived for row in range(snapshot.num_nodes)])
+    reader = GraphReader(replace(snapshot, active=active), HASHED, network_relations())
+    whole = ENCODER(reader.inputs()).joined().detach().numpy()
+    chosen = sorted(data.draw(st.sets(st.integers(0, len(reader.turns) - 1), min_size=1)))
+    inputs = reader.inputs(reader.turns[chosen])
+    assert inputs.rows[: inputs.num_turns].tolist() == reader.turns[chosen].tolist()
+    np.testing.assert_allclose(ENCODER(inputs).joined().detach().numpy(), whole[chosen], rtol=1e-5, atol=1e-6)
+    size = data.draw(st.integers(1, 30))
+    blocks = list(reader.blocks(size))
+    assert [block.num_turns for block in blocks[:-1]] == [size] * (len(blocks) - 1)
+    together = np.concatenate([ENCODER(block).joined().detach().numpy() for block in blocks])
+    np.testing.assert_allclose(together, whole, rtol=1e-5, atol=1e-6)
+
+
+def test_a_few_turns_bring_no_more_than_their_neighbours() -> None:
+    snapshot, _ = synthetic_space(1, turns=2_000, dim=TEXT_DIM)
+    reader = GraphReader(snapshot, HASHED, network_relations())
+    assert len(reader.inputs(reader.turns[:1]).rows) < 50
+    assert len(reader.inputs().rows) > 6_000

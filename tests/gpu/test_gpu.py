@@ -11,7 +11,7 @@ from benchmarks.gpu import RandomVectors
 from benchmarks.synthetic import synthetic_space
 from locigraph.training.checkpoint import Checkpoint, new_network
 from locigraph.training.config import ModelConfig, TrainingConfig
-from locigraph.training.examples import SpaceExample, make_example
+from locigraph.training.examples import SpaceExample, read_space
 from locigraph.training.graph_training import GraphTraining
 from locigraph.training.inference import encode_graph
 from locigraph.training.snapshots import TrainingGraph
@@ -28,8 +28,8 @@ def device(request: pytest.FixtureRequest) -> str:
 
 def example() -> SpaceExample:
     snapshot, questions = synthetic_space(1, turns=60, dim=_DIM)
-    graph = TrainingGraph("synthetic", snapshot, tuple(questions), is_training=True)
-    return make_example(graph, model=ModelConfig(), encoder=RandomVectors(), writer=None)
+    graph = TrainingGraph("synthetic", lambda: snapshot, tuple(questions), is_training=True)
+    return read_space(graph, model=ModelConfig(), encoder=RandomVectors(), writer=None).whole()
 
 
 def training() -> GraphTraining:

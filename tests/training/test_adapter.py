@@ -45,7 +45,7 @@ def trained(base: str, folder: Path, config: AdapterConfig = CONFIG, **changes: 
 
 
 def example_of(snapshot: Snapshot, questions: Sequence[Question], *, turn_before: bool = True) -> TextExample:
-    return text_example(TrainingGraph("space", snapshot, tuple(questions), True), turn_before=turn_before)
+    return text_example(TrainingGraph("space", lambda: snapshot, tuple(questions), True), turn_before=turn_before)
 
 
 def test_turns_facts_and_events_answer_what_their_only_turn_answers() -> None:

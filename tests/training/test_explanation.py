@@ -11,7 +11,7 @@ from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import TurnId
 from locigraph.training.checkpoint import Checkpoint, new_network
 from locigraph.training.explanation import Explanation, explain
-from locigraph.training.inference import CheckpointQueryEncoder, encode_graph, inputs_of
+from locigraph.training.inference import CheckpointQueryEncoder, encode_graph, reader_of
 from tests.fakes import FakeEncoder, make_turns
 from tests.fakes_graph import SMALL_MODEL, TEXT_DIM, Extra, make_snapshot, planted_space, small_checkpoint
 
@@ -87,7 +87,7 @@ def test_the_effect_of_a_neighbour_is_what_encoding_the_graph_without_it_does(en
     checkpoint, asked = checkpoint_of(encoder), "Which canoe and which kite?"
     query = CheckpointQueryEncoder(checkpoint, ENCODER).encode_query(asked)
     (found,) = (each for each in explain(checkpoint, snapshot, asked, encoder=ENCODER) if each.turn_id == "t0")
-    inputs = inputs_of(checkpoint, snapshot)
+    inputs = reader_of(checkpoint, snapshot).inputs()
     for influence in found.influences:
         relation = [each.name for each in checkpoint.network.nodes.relations].index(influence.relation)
         source = inputs.rows.tolist().index(snapshot.row_of[influence.node_id])

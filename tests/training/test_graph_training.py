@@ -3,23 +3,27 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
+from benchmarks.synthetic import synthetic_space
 from locigraph.gnn.encoders import GRAPH_ENCODERS, GraphRetrieval
 from locigraph.gnn.errors import GraphError
 from locigraph.kg.registry import UnknownNameError
-from locigraph.kg.types import Question, TurnId
+from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.types import Question, SpaceId, TurnId
 from locigraph.kg.views import Views
 from locigraph.training import graph_training
 from locigraph.training.checkpoint import Checkpoint, new_network
 from locigraph.training.config import Settings, TrainingConfig, changed
 from locigraph.training.errors import TrainingDataError
-from locigraph.training.examples import SpaceExample, make_example
+from locigraph.training.examples import SpaceExample, read_space
 from locigraph.training.fusion import DETAIL, SignalReader, fusion_of, learn_fusion
 from locigraph.training.graph_training import GraphTraining
 from locigraph.training.identity import TrainingRun
@@ -36,8 +40,8 @@ BOTH_SIDES = TrainingSet(QUESTIONS, ("planted1", "planted2"), ("planted3",), VIE
 
 def example(number: int = 1, *, things: int = 6) -> SpaceExample:
     snapshot, questions = planted_space(number, things=things)
-    graph = TrainingGraph(f"space {number}", snapshot, tuple(questions), is_training=True)
-    return make_example(graph, model=SMALL_MODEL, encoder=FakeEncoder(TEXT_DIM), writer=RULES)
+    graph = TrainingGraph(f"space {number}", lambda: snapshot, tuple(questions), is_training=True)
+    return read_space(graph, model=SMALL_MODEL, encoder=FakeEncoder(TEXT_DIM), writer=RULES).whole()
 
 
 def network(encoder: str = "hgt") -> GraphRetrieval:
@@ -60,7 +64,13 @@ def step_of(
     """A step's loss, its logged parts, and the module with gradients."""
     module = GraphTraining(network(), TrainingConfig(), losses, seed=0)
     logged: dict[str, float] = {}
-    monkeypatch.setattr(module, "log", lambda name, value, **_: logged.setdefault(name, value.item()))
+
+    def log(name: str, value: Tensor, *, batch_size: int, **_: Any) -> None:
+        assert batch_size or not value.item()
+        if batch_size:
+            logged[name] = value.item()
+
+    monkeypatch.setattr(module, "log", log)
     module.on_train_epoch_start()
     loss = module.training_step(space, 0)
     loss.backward()  # type: ignore[no-untyped-call]  # torch does not type it
@@ -98,6 +108,28 @@ def test_a_space_that_nothing_applies_to_is_a_step_of_loss_0(
     assert (loss, parts) == (0.0, {})
 
 
+def test_a_part_of_a_space_has_the_loss_of_the_whole_on_average(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = GraphTraining(network(), TrainingConfig(), None, seed=0)
+    monkeypatch.setattr(module, "log", lambda *_, **__: None)
+    snapshot, questions = synthetic_space(3, turns=120, dim=TEXT_DIM)
+    graph = TrainingGraph("space", lambda: snapshot, tuple(questions[:1]), is_training=True)
+    space = read_space(graph, model=SMALL_MODEL, encoder=FakeEncoder(TEXT_DIM), step_turns=40)
+    with torch.no_grad():
+        whole = module.training_step(space.whole(), 0)
+        parts = torch.stack([module.training_step(space, 0) for _ in range(40)])
+    assert parts.std() > 0
+    assert parts.mean().item() == pytest.approx(whole.item(), abs=4 * parts.std().item() / 40**0.5 + 0.01)
+
+
+def test_a_step_that_holds_the_whole_space_is_that_of_the_whole_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = GraphTraining(network(), TrainingConfig(), None, seed=0)
+    monkeypatch.setattr(module, "log", lambda *_, **__: None)
+    snapshot, questions = synthetic_space(3, turns=60, dim=TEXT_DIM)
+    graph = TrainingGraph("space", lambda: snapshot, tuple(questions), is_training=True)
+    space = read_space(graph, model=SMALL_MODEL, encoder=FakeEncoder(TEXT_DIM), step_turns=60)
+    assert torch.equal(module.training_step(space, 0), module.training_step(space.whole(), 0))
+
+
 @pytest.mark.parametrize("encoder", list(GRAPH_ENCODERS))
 def test_each_kind_of_parameter_has_its_own_rate_which_rises_over_the_warm_up(encoder: str) -> None:
     config = TrainingConfig(lr=1.0, scalar_lr=2.0, edge_lr=3.0, weight_decay=0.5, warmup_steps=4)
@@ -127,6 +159,35 @@ def test_each_kind_of_parameter_has_its_own_rate_which_rises_over_the_warm_up(en
 
 
 # --- a whole training ----------------------------------------------------------------------------------------------
+
+
+def test_examples_that_are_read_again_in_each_epoch_give_the_same_weights(tmp_path: Path) -> None:
+    loaded: list[str] = []
+
+    def load(space: SpaceId, as_of: datetime | None) -> Snapshot:
+        loaded.append(space)
+        return VIEWS.snapshot(VIEWS.of(space, as_of))
+
+    streamed = replace(BOTH_SIDES, views=Views(load, {}, keep=0))
+    settings = small_settings(pretrain=1, finetune=2)
+    kept = made_of(tmp_path / "kept", BOTH_SIDES, settings=settings)
+    again = made_of(tmp_path / "again", streamed, settings=settings, trainer=replace(CPU, keep_mb=0))
+    assert again.version == kept.version
+    assert len(loaded) > 4 * len({*loaded})
+
+
+def test_spaces_larger_than_a_step_are_learnt_and_validated(tmp_path: Path) -> None:
+    settings = small_settings(pretrain=1, finetune=3)
+    few = replace(settings, training=replace(settings.training, step_turns=8))
+    spaces = {space.space: (space, asked) for space, asked in (planted_space(n, things=10) for n in range(1, 4))}
+    data = replace(
+        BOTH_SIDES,
+        questions=tuple(q for _, asked in spaces.values() for q in asked),
+        views=Views(lambda space, as_of: spaces[space][0], {}),
+    )
+    made = made_of(tmp_path / "parts", data, settings=few)
+    assert made.details["stages"]["finetune"]["val_score"] > made.details["stages"]["finetune"]["start_score"]
+    assert made.version != made_of(tmp_path / "whole", data, settings=settings).version
 
 
 def test_a_finished_training_is_loaded_and_another_made_when_anything_differs(tmp_path: Path) -> None:

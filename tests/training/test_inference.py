@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from locigraph.training.checkpoint import hashed_features, new_network
-from locigraph.training.inference import CheckpointQueryEncoder, encode_graph, inputs_of
+from locigraph.training.inference import CheckpointQueryEncoder, encode_graph, reader_of
 from tests.fakes import MONDAY, FakeEncoder
 from tests.fakes_graph import SMALL_MODEL, TEXT_DIM, make_snapshot, planted_space, small_checkpoint
 
@@ -45,7 +45,7 @@ def test_dates_of_a_question_are_read_from_when_it_was_asked() -> None:
 
 
 def test_a_graph_becomes_tensors_of_the_checkpoints_sizes_and_relations() -> None:
-    inputs = inputs_of(small_checkpoint(), SNAPSHOT)
+    inputs = reader_of(small_checkpoint(), SNAPSHOT).inputs()
     assert inputs.lexical.shape == (12, SMALL_MODEL.lexical_dim)
     assert inputs.context.shape == (12, SMALL_MODEL.speaker_dim + SMALL_MODEL.date_dim)
     assert int(inputs.relation.max()) < len(small_checkpoint().network.nodes.relations)

@@ -149,11 +149,13 @@ class OneNumber(L.LightningModule):
 def test_the_running_average_is_what_is_validated_and_kept() -> None:
     module, callback = OneNumber(), AverageAndStop(ema_decay=0.5, patience=9)
     metrics: dict[str, Any] = {"val/score": torch.tensor(1.0)}
-    trainer: Any = SimpleNamespace(callback_metrics=metrics, current_epoch=0, should_stop=False)
+    trainer: Any = SimpleNamespace(callback_metrics=metrics, current_epoch=0, should_stop=False, global_step=0)
     for value in (0.0, 8.0):
         with torch.no_grad():
             module.number.fill_(value)
-        callback.on_train_batch_end(trainer, module, None, None, 0)
+        trainer.global_step += 1
+        for _ in range(2):  # the optimiser takes no step after the second of these spaces
+            callback.on_train_batch_end(trainer, module, None, None, 0)
     # The second of the first steps counts 1 - 2 / (2 + 5).
     average = 8 * (1 - 2 / 7)
     callback.on_validation_start(trainer, module)
@@ -161,6 +163,7 @@ def test_the_running_average_is_what_is_validated_and_kept() -> None:
     callback.on_validation_end(trainer, module)
     assert module.number.item() == 8.0
     metrics["val/score"] = torch.tensor(0.5)  # a worse epoch is not kept
+    trainer.global_step += 1
     callback.on_train_batch_end(trainer, module, None, None, 0)
     callback.on_validation_start(trainer, module)
     callback.on_validation_end(trainer, module)

@@ -19,7 +19,7 @@ from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import SpaceId
 from locigraph.kg.views import Views
 from locigraph.training.checkpoint import new_network
-from locigraph.training.examples import SpaceExample, make_example
+from locigraph.training.examples import SpaceExample, read_space
 from locigraph.training.objectives import (
     LOSSES,
     Loss,
@@ -56,9 +56,12 @@ def example(lines: Sequence[str] | None = None) -> SpaceExample:
     lines = lines or [f"I kept the {word} and that one again" for word in WORDS]
     turns = make_turns(*(lines[i : i + 3] for i in range(0, len(lines), 3)))
     snapshot = make_snapshot(turns, EXTRAS, EDGES) if len(lines) == TURNS else make_snapshot(turns)
-    return make_example(
-        TrainingGraph("space", snapshot, (), True), model=SMALL_MODEL, encoder=FakeEncoder(TEXT_DIM), writer=RULES
-    )
+    return read_space(
+        TrainingGraph("space", lambda: snapshot, (), True),
+        model=SMALL_MODEL,
+        encoder=FakeEncoder(TEXT_DIM),
+        writer=RULES,
+    ).whole()
 
 
 EXAMPLE = example()
