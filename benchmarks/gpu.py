@@ -104,9 +104,9 @@ def refreshed(device: str, *, nodes: int) -> dict[str, Any]:
     return {"nodes": of, "turns": turns, "s": seconds, "nodes_a_s": of / seconds, "peak_mb": most}
 
 
-def encoded(device: str, dtype: str, *, texts: int) -> dict[str, Any]:
-    """Encode texts of a turn's usual length with the default text encoder, without its cache."""
-    model = load_model(DEFAULT_MODEL, device=device).to(getattr(torch, dtype))
+def encoded(device: str, dtype: str, *, encoder: str, texts: int) -> dict[str, Any]:
+    """Encode texts of a turn's usual length with a text encoder, without its cache."""
+    model = load_model(encoder, device=device).to(getattr(torch, dtype))
     given = [f"{_TEXT} {i}" for i in range(texts)]
     encode = partial(model.encode, batch_size=32 if device == "cpu" else 256, convert_to_tensor=True)
     encode(given[:512])  # the first batches compile kernels
@@ -117,7 +117,7 @@ def encoded(device: str, dtype: str, *, texts: int) -> dict[str, Any]:
 
 
 def measured(
-    device: str, *, share: float, spaces: int, turns: int, epochs: int, nodes: int, texts: int
+    device: str, *, share: float, spaces: int, turns: int, epochs: int, nodes: int, texts: int, encoder: str
 ) -> dict[str, Any]:
     """Everything on one device; of refresh and encoding only a share of the work."""
     threads = torch.get_num_threads()
@@ -129,7 +129,7 @@ def measured(
         found["training bf16"] = trained(device, "bf16-mixed", **size)
     found["refresh"] = refreshed(device, nodes=int(share * nodes))
     for dtype in ("float32", "bfloat16"):
-        found[f"encode {dtype}"] = encoded(device, dtype, texts=int(share * texts))
+        found[f"encode {dtype}"] = encoded(device, dtype, encoder=encoder, texts=int(share * texts))
     torch.set_num_threads(threads)
     return found
 
@@ -167,11 +167,12 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=4, help="epochs of each training")
     parser.add_argument("--nodes", type=int, default=1_000_000, help="nodes to refresh")
     parser.add_argument("--texts", type=int, default=40_000, help="texts to encode")
+    parser.add_argument("--encoder", default=DEFAULT_MODEL, help="text encoder: name of a model, or its folder")
     parser.add_argument("--cpu_share", type=float, default=0.02, help="share of refresh and encoding done on the CPU")
     parser.add_argument("--tolerance", type=float, default=0.01, help="largest difference of two loss curves")
     args = records.options_of(parser)
     os.environ["HF_HUB_OFFLINE"] = "1"  # read when the text encoder is loaded
-    size = {name: getattr(args, name) for name in ("spaces", "turns", "epochs", "nodes", "texts")}
+    size = {name: getattr(args, name) for name in ("spaces", "turns", "epochs", "nodes", "texts", "encoder")}
     found = {"cpu": measured("cpu", share=args.cpu_share, **size)}
     if args.device != "cpu":
         found[args.device] = measured(args.device, share=1.0, **size)
