@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,11 +12,15 @@ from torch import Tensor
 
 from benchmarks.gpu import RandomVectors
 from benchmarks.synthetic import synthetic_space
+from locigraph.gnn.encoders import GRAPH_ENCODERS
+from locigraph.kg.snapshot import Snapshot
 from locigraph.training.checkpoint import Checkpoint, new_network
 from locigraph.training.config import ModelConfig, TrainingConfig
 from locigraph.training.examples import SpaceExample, read_space
 from locigraph.training.graph_training import GraphTraining
 from locigraph.training.inference import encode_graph
+from locigraph.training.objectives import LOSSES
+from locigraph.training.pseudo_questions import RULES
 from locigraph.training.snapshots import TrainingGraph
 
 _DIM = 384
@@ -28,13 +35,19 @@ def device(request: pytest.FixtureRequest) -> str:
 
 def example() -> SpaceExample:
     snapshot, questions = synthetic_space(1, turns=60, dim=_DIM)
+    facts = [f"Ann keeps {text} at home" if kind == "knowledge_node" else text for kind, text in texts_of(snapshot)]
+    snapshot = replace(snapshot, descriptions=tuple(facts))  # facts of which the rules make questions
     graph = TrainingGraph("synthetic", lambda: snapshot, tuple(questions), is_training=True)
-    return read_space(graph, model=ModelConfig(), encoder=RandomVectors(), writer=None).whole()
+    return read_space(graph, model=ModelConfig(), encoder=RandomVectors(), writer=RULES).whole()
 
 
-def training() -> GraphTraining:
+def texts_of(snapshot: Snapshot) -> zip[tuple[str, str]]:
+    return zip(snapshot.types.tolist(), snapshot.descriptions, strict=True)
+
+
+def training(encoder: str = "hgt", losses: dict[str, float] | None = None) -> GraphTraining:
     torch.manual_seed(0)
-    return GraphTraining(new_network(ModelConfig(), _DIM), TrainingConfig(), None, seed=0)
+    return GraphTraining(new_network(ModelConfig(encoder=encoder), _DIM), TrainingConfig(), losses, seed=0)
 
 
 def step(module: GraphTraining, batch: SpaceExample) -> Tensor:
@@ -65,11 +78,25 @@ def test_the_vectors_are_those_of_the_cpu(device: str) -> None:
     np.testing.assert_allclose(vectors, expected, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("losses", [None, *({name: 1.0} for name in LOSSES)])
+@pytest.mark.parametrize("encoder", list(GRAPH_ENCODERS))
+def test_no_step_reads_a_value_from_the_device(
+    encoder: str, losses: dict[str, float] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tensors of the device ``meta`` have no values: whatever waits for one, such as a mask as an index, raises."""
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # it does not know this device
+    module, batch = training(encoder, losses).to("meta"), example().to("meta")
+    loss = step(module, batch)
+    assert loss.device.type == "meta"
+    assert any(parameter.grad is not None for parameter in module.network.nodes.parameters())
+
+
 @pytest.mark.gpu
-def test_no_step_waits_for_the_device() -> None:
+@pytest.mark.parametrize("losses", [None, *({name: 1.0} for name in LOSSES)])
+def test_no_step_waits_for_the_device(losses: dict[str, float] | None) -> None:
     if not torch.cuda.is_available():
         pytest.skip("no GPU here")
-    module, batch = training().to("cuda"), example().to("cuda")
+    module, batch = training("hgt", losses).to("cuda"), example().to("cuda")
     step(module, batch)  # compiles kernels
     torch.cuda.set_sync_debug_mode("error")
     try:
