@@ -42,6 +42,7 @@ _HELP = {
     "adapt": "train an adapter of the text encoder on the questions of a corpus",
     "train": "train graph and query encoder on a built graph",
     "average": "average the weights of several checkpoints",
+    "reproduce": "make a shipped checkpoint again, by the commands that made it",
     "refresh": "write graph embeddings of all turns into the index",
     "evaluate": "compare strategies on held-out conversations, with statistics and a report",
     "evaluate-consolidation": "compare the facts that a language model extracts with known ones",
@@ -58,6 +59,14 @@ _HELP = {
     "drift": "report how far the graph embeddings in use differ from the present graph",
     "verify": "check the store, and compare both indexes with it, or rebuild them",
     "forget": "erase turns, or whole spaces, from graph and indexes",
+}
+
+_QUESTION = ("question", "What to look for.")
+# Of some commands: the argument that is given without an option's name, and its help.
+_POSITIONAL = {
+    "recall": _QUESTION,
+    "explain": _QUESTION,
+    "reproduce": ("folder", "Folder of the checkpoint or adapter, with its recipe.yaml."),
 }
 
 
@@ -181,9 +190,10 @@ def _parser(command: str) -> ArgumentParser:
     parser = _OneLineParser(prog=f"locigraph {command}", description=_HELP[command], allow_abbrev=False)
     parser.add_argument("--config", action=ActionConfigFile, help="YAML file with values for the options below")
     skip: set[str | int] = set()
-    if command in ("recall", "explain"):
-        parser.add_argument("question", type=str, help="What to look for.")
-        skip.add("question")
+    if command in _POSITIONAL:
+        name, text = _POSITIONAL[command]
+        parser.add_argument(name, type=str, help=text)
+        skip.add(name)
     parser.add_function_arguments(_command(command), as_positional=False, skip=skip)
     lists = mistakes.name_lists(parser)
     if lists:
