@@ -101,13 +101,21 @@ class GraphReader:
         snapshot: The graph, with embeddings.
         hashed: Makes the features of words, speakers and dates.
         relations: Relations of the graph network.
+        statistics: Counts of words to go by; None to count those of the snapshot.
 
     Raises:
         GraphError: If the snapshot has no turn or no embeddings.
         UnknownNameError: If the snapshot has a type that the schema does not know.
     """
 
-    def __init__(self, snapshot: Snapshot, hashed: HashedFeatures, relations: Sequence[NetworkRelation]) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        hashed: HashedFeatures,
+        relations: Sequence[NetworkRelation],
+        *,
+        statistics: LexicalStatistics | None = None,
+    ) -> None:
         if snapshot.num_nodes and snapshot.embeddings.shape[1] == 0:
             raise GraphError(f"snapshot of space {snapshot.space!r} has no embeddings; load it with an embedding model")
         #: Rows of all active turns in the snapshot, ascending, int64 [turns].
@@ -115,7 +123,7 @@ class GraphReader:
         if not len(self.turns):
             raise GraphError(f"snapshot of space {snapshot.space!r} holds no turns: none had been said by its time")
         self.snapshot = snapshot
-        self._hashed, self._relations = hashed, relations
+        self._hashed, self._relations, self._given = hashed, relations, statistics
         # The graph network's type of every node (``network`` in ``kg.schema``), [nodes].
         self._kinds = np.asarray([NODE_TYPES[name].network for name in snapshot.types.tolist()], dtype=np.str_)
         edges = [_edges(snapshot, self._kinds, relation) for relation in relations]
@@ -131,7 +139,9 @@ class GraphReader:
 
     @cached_property
     def statistics(self) -> LexicalStatistics:
-        """The statistics of the words of all turns and their neighbours."""
+        """The given counts of words, or those of all turns and their neighbours."""
+        if self._given is not None:
+            return self._given
         rows, speakers = self._with_neighbours(self.turns, self._ends[0]), self._speakers
         texts = (_words(self.snapshot, row, speakers) for row in rows.tolist())
         return LexicalStatistics.of(zip(texts, self._kinds[rows].tolist(), strict=True))
@@ -155,7 +165,7 @@ class GraphReader:
         place[rows] = np.arange(len(rows))
         source, target = place[ends[0]], place[ends[1]]
         types = node_types(self._relations)
-        features = self._node_features(rows, None if is_whole else self.statistics)
+        features = self._node_features(rows, is_all=is_whole)
         other_facts = None
         if not is_whole:
             other_facts = torch.from_numpy(self._facts[rows])
@@ -199,13 +209,13 @@ class GraphReader:
             turns_before[session] += 1
         return frozenset(found)
 
-    def _node_features(
-        self, rows: NDArray[np.int64], statistics: LexicalStatistics | None
-    ) -> dict[str, NDArray[np.float32]]:
+    def _node_features(self, rows: NDArray[np.int64], *, is_all: bool) -> dict[str, NDArray[np.float32]]:
         snapshot, hashed, kinds = self.snapshot, self._hashed, self._kinds[rows]
         names = [self._speakers.get(row) for row in rows.tolist()]
         texts = [snapshot.descriptions[row] for row in rows.tolist()]
         words = [_words(snapshot, row, self._speakers) for row in rows.tolist()]
+        if is_all and self._given is None:  # counted here, since they are at hand
+            self.__dict__["statistics"] = LexicalStatistics.of(zip(words, kinds.tolist(), strict=True))
         # The valid time of a fact is open-ended and starts when the fact was stated, so only turns and events are
         # dated.
         is_dated = np.asarray([NODE_TYPES[str(kind)].dated for kind in snapshot.types[rows]], dtype=bool)
@@ -221,7 +231,7 @@ class GraphReader:
         traits[:, 3] = [row in self._opening for row in rows.tolist()]
         return {
             "text": snapshot.embeddings[rows],
-            "lexical": hashed.documents(words, kinds=kinds.tolist(), statistics=statistics),
+            "lexical": hashed.documents(words, kinds=kinds.tolist(), statistics=self.statistics),
             "context": contexts,
             "speakers": contexts[:, : hashed.speaker_dim],
             "traits": traits,

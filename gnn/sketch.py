@@ -12,9 +12,10 @@ Source:
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -49,27 +50,58 @@ class LexicalStatistics:
     """What the sketch of a document depends on beside its own terms.
 
     Attributes:
+        turns: Number of turns.
         total: Number of turns and facts.
-        frequency: In how many of them each term occurs.
+        frequency: In how many of them each term occurs, by ``stable_hash`` of the term.
         mean_length: Mean number of terms of the documents of each node type, at least 1e-6.
     """
 
+    turns: int
     total: int
-    frequency: Counter[str]
-    mean_length: dict[str, float]
+    frequency: Mapping[int, int]
+    mean_length: Mapping[str, float]
 
     @classmethod
     def of(cls, documents: Iterable[tuple[Sequence[str], str]]) -> Self:
         """The statistics of documents, each given by its terms and its node type."""
-        frequency: Counter[str] = Counter()
+        frequency: Counter[int] = Counter()
         total = 0
         lengths: dict[str, list[int]] = {}
         for words, kind in documents:
             lengths.setdefault(kind, []).append(len(words))
             if kind in _IDF_TYPES:
                 total += 1
-                frequency.update(set(words))
-        return cls(total, frequency, {kind: max(1e-6, float(np.mean(each))) for kind, each in lengths.items()})
+                frequency.update({stable_hash(word) for word in words})
+        means = {kind: max(1e-6, float(np.mean(each))) for kind, each in lengths.items()}
+        return cls(len(lengths.get(EPISODE, ())), total, dict(frequency), means)
+
+    def as_bytes(self) -> bytes:
+        """The statistics as they are stored; they hold no words."""
+        header = {"turns": self.turns, "total": self.total, "mean_length": dict(self.mean_length)}
+        parts = [
+            json.dumps(header).encode(),
+            np.fromiter(self.frequency.keys(), dtype="<u8", count=len(self.frequency)).tobytes(),
+            np.fromiter(self.frequency.values(), dtype="<u4", count=len(self.frequency)).tobytes(),
+        ]
+        return b"".join([len(parts[0]).to_bytes(4, "little"), *parts])
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Self:
+        """The statistics that ``as_bytes`` wrote; raises ValueError or KeyError if it did not."""
+        start = 4 + int.from_bytes(content[:4], "little")
+        header = json.loads(content[4:start])
+        terms_, rest = divmod(len(content) - start, 12)
+        if rest:
+            raise ValueError(f"{len(content)} bytes are no statistics")
+        hashes = np.frombuffer(content, dtype="<u8", count=terms_, offset=start)
+        counts = np.frombuffer(content, dtype="<u4", count=terms_, offset=start + 8 * terms_)
+        frequency = dict(zip(hashes.tolist(), counts.tolist(), strict=True))
+        return cls(header["turns"], header["total"], frequency, header["mean_length"])
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes of memory they hold."""
+        return 120 * len(self.frequency) + 1_000
 
 
 @dataclass(frozen=True)
@@ -111,9 +143,11 @@ class HashedFeatures:
         known = statistics or LexicalStatistics.of(zip(texts, kinds, strict=True))
         sketch = np.zeros((len(texts), self.lexical_dim), dtype=np.float32)
         for row, (words, kind) in enumerate(zip(texts, kinds, strict=True)):
-            norm = self.k1 * (1 - self.b + self.b * len(words) / known.mean_length[kind])
+            # A type that was not there when the statistics were taken has no mean; each document is taken as average.
+            length = len(words) / known.mean_length.get(kind, max(1, len(words)))
+            norm = self.k1 * (1 - self.b + self.b * length)
             for term, count in Counter(words).items():
-                n = known.frequency[term]
+                n = known.frequency.get(stable_hash(term), 0)
                 idf = math.log(1 + (known.total - n + 0.5) / (n + 0.5))
                 column, sign = bucket(term, self.lexical_dim)
                 sketch[row, column] += sign * _SCALE * idf * count * (self.k1 + 1) / (count + norm)

@@ -18,6 +18,7 @@ from locigraph.kg.counts import counted
 from locigraph.kg.errors import UnknownSpaceError
 from locigraph.kg.schema import EPISODE, schema_hash
 from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.types import SpaceId
 from locigraph.kg.views import View
 from locigraph.retrieval.index.descriptions import index_type, snapshot_rows
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS, GRAPH_COLLECTION, GRAPH_PREFIX
@@ -26,7 +27,7 @@ from locigraph.retrieval.index.milvus_collection import Collection, CollectionSp
 from locigraph.retrieval.protocols import SearchFilter
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.errors import TrainingError
-from locigraph.training.inference import encode_graph
+from locigraph.training.inference import encode_anew
 
 _SAMPLE = 20
 _SAMPLE_TOP_K = 10
@@ -41,6 +42,8 @@ Encoded = tuple[Sequence[IndexRow], NDArray[np.float32]]
 #: Writes the rows of views into the collection of a name; yields each view with the number of rows, once they are
 #: acknowledged, in any order. Writing a view twice must change nothing.
 ViewWriter = Callable[[str, Sequence[View]], Iterator[tuple[View, int]]]
+#: Keeps the counts of words of a space for a collection; see ``Store.put_word_statistics``.
+StatisticsKeeper = Callable[[SpaceId, str, bytes], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ def refresh(
     store: str = "",
     states: Mapping[View, ViewState] | None = None,
     writer: ViewWriter | None = None,
+    keep: StatisticsKeeper | None = None,
     alias: str | None = GRAPH_ALIAS,
     device: str = "cpu",
     progress: str | None = "refresh",
@@ -99,6 +103,8 @@ def refresh(
         states: What is known of each view; None to read it from the snapshots, which are then read a second time if
             they take too much memory together.
         writer: Writes the views; None to do so in this process (see ``local_writer``).
+        keep: Called with the counts of words of each view that is encoded, before its vectors are written; None if they
+            are not needed, since nothing will be added.
         alias: Alias that will point at the new collection once it is complete and verified. The previous collection is
             kept, and older ones of the store are dropped. None sets no alias.
         device: Device on which graphs are encoded.
@@ -141,7 +147,8 @@ def refresh(
     def encode(view: View) -> Encoded:
         if view == largest and sample:
             return sample[0]
-        found = encoded(checkpoint, view, kept.pop(view) if view in kept else load(view), device=device)
+        snapshot = kept.pop(view) if view in kept else load(view)
+        found = encoded(checkpoint, view, snapshot, collection.name, device=device, keep=keep)
         if view == largest:
             sample.append(found)
         return found
@@ -176,14 +183,24 @@ def refresh(
     return Refreshed(collection.name, total, written, recall)
 
 
-def encoded(checkpoint: Checkpoint, view: View, snapshot: Snapshot, *, device: str = "cpu") -> Encoded:
-    """The index rows of a view's turns and their vectors, float32 [turns, dim].
+def encoded(
+    checkpoint: Checkpoint,
+    view: View,
+    snapshot: Snapshot,
+    collection: str,
+    *,
+    device: str = "cpu",
+    keep: StatisticsKeeper | None = None,
+) -> Encoded:
+    """The index rows of a view's turns and their vectors, float32 [turns, dim], for a collection.
 
     Raises:
         TrainingError: If a vector is zero or not finite.
     """
-    rows, vectors = encode_graph(checkpoint, snapshot, device=device)
+    statistics, rows, vectors = encode_anew(checkpoint, snapshot, device=device)
     require_usable(checkpoint, vectors)
+    if keep is not None and statistics is not None:
+        keep(view.space, collection, statistics.as_bytes())
     return snapshot_rows(view.name, snapshot, rows), vectors
 
 

@@ -14,6 +14,7 @@ from datetime import datetime
 import torch
 
 from locigraph.gnn.features import GraphInputs
+from locigraph.gnn.sketch import LexicalStatistics
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.errors import LocigraphError, shortened
 from locigraph.kg.schema import EPISODE
@@ -86,6 +87,7 @@ def explain(
     top_k: int = 5,
     asked_at: datetime | None = None,
     turn_ids: Sequence[TurnId] | None = None,
+    statistics: LexicalStatistics | None = None,
 ) -> list[Explanation]:
     """Decompose the scores of the best turns for a question, or of given turns; the best comes first.
 
@@ -97,6 +99,7 @@ def explain(
         top_k: Number of turns to explain.
         asked_at: When the question is asked; relative dates in it refer to this time.
         turn_ids: Turns to explain instead of the best.
+        statistics: Counts of words with which the graph embeddings were made; None to count those of the snapshot.
 
     Raises:
         LocigraphError: If one of ``turn_ids`` is not in the graph.
@@ -111,7 +114,7 @@ def explain(
     if not turn_of:
         return []
     nodes = checkpoint.network.nodes.cpu().eval()  # live embeddings may have moved it to a GPU
-    inputs = reader_of(checkpoint, snapshot).inputs()
+    inputs = reader_of(checkpoint, snapshot, statistics=statistics).inputs()
     query = torch.from_numpy(CheckpointQueryEncoder(checkpoint, encoder).encode_query(question, asked_at=asked_at))
     with torch.inference_mode():
         vectors = nodes(inputs)

@@ -18,6 +18,7 @@ from locigraph.training.checkpoint import Checkpoint, hashed_features
 
 if TYPE_CHECKING:
     from locigraph.gnn.features import GraphReader
+    from locigraph.gnn.sketch import LexicalStatistics
 
 _TURNS_AT_ONCE = 8_192  # about 300 MB with their neighbours
 
@@ -38,30 +39,65 @@ class CheckpointQueryEncoder:
         return vector
 
 
-def reader_of(checkpoint: Checkpoint, snapshot: Snapshot) -> GraphReader:
-    """Reads a snapshot for a checkpoint's encoder."""
+def reader_of(
+    checkpoint: Checkpoint, snapshot: Snapshot, *, statistics: LexicalStatistics | None = None
+) -> GraphReader:
+    """Reads a snapshot for a checkpoint's encoder; see ``GraphReader``."""
     from locigraph.gnn.features import GraphReader
 
-    return GraphReader(snapshot, hashed_features(checkpoint.model), checkpoint.network.nodes.relations)
+    relations = checkpoint.network.nodes.relations
+    return GraphReader(snapshot, hashed_features(checkpoint.model), relations, statistics=statistics)
 
 
 def encode_graph(
-    checkpoint: Checkpoint, snapshot: Snapshot, *, device: str = "cpu"
+    checkpoint: Checkpoint,
+    snapshot: Snapshot,
+    *,
+    device: str = "cpu",
+    statistics: LexicalStatistics | None = None,
+    turns: NDArray[np.int64] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Encode the turns of a snapshot that has embeddings of the checkpoint's text encoder, a block of turns at a time.
+    """Encode turns of a snapshot that has embeddings of the checkpoint's text encoder, a block of turns at a time.
+
+    Args:
+        checkpoint: The checkpoint.
+        snapshot: The graph; of the turns to encode, all that ``kg.store.neighbourhood`` finds.
+        device: Device to encode on.
+        statistics: Counts of words to go by; None to count those of the snapshot.
+        turns: Rows of the turns to encode, ascending; None for all active turns.
 
     Returns:
-        (rows of the active turns in the snapshot, their vectors, float32 [turns, dim]); both empty if there are none.
+        (rows of the turns in the snapshot, their vectors, float32 [turns, dim]); both empty if there are none.
     """
-    if not len(snapshot.active_rows((EPISODE,))):
+    rows = snapshot.active_rows((EPISODE,)) if turns is None else turns
+    if not len(rows):
         return np.zeros(0, dtype=np.int64), np.zeros((0, checkpoint.vector_dim), dtype=np.float32)
+    return rows, _vectors(checkpoint, reader_of(checkpoint, snapshot, statistics=statistics), rows, device)
+
+
+def encode_anew(
+    checkpoint: Checkpoint, snapshot: Snapshot, *, device: str = "cpu"
+) -> tuple[LexicalStatistics | None, NDArray[np.int64], NDArray[np.float32]]:
+    """Count the words of a snapshot and encode all its turns; returns the counts, and what ``encode_graph`` returns.
+
+    There are no counts if there are no turns.
+    """
+    rows = snapshot.active_rows((EPISODE,))
+    if not len(rows):
+        return None, np.zeros(0, dtype=np.int64), np.zeros((0, checkpoint.vector_dim), dtype=np.float32)
+    reader = reader_of(checkpoint, snapshot)
+    vectors = _vectors(checkpoint, reader, rows, device)
+    return reader.statistics, rows, vectors
+
+
+def _vectors(checkpoint: Checkpoint, reader: GraphReader, rows: NDArray[np.int64], device: str) -> NDArray[np.float32]:
     import torch
 
-    reader, nodes = reader_of(checkpoint, snapshot), checkpoint.network.nodes.to(device).eval()
-    vectors = np.empty((len(reader.turns), checkpoint.vector_dim), dtype=np.float32)
-    done = 0
+    nodes = checkpoint.network.nodes.to(device).eval()
+    vectors = np.empty((len(rows), checkpoint.vector_dim), dtype=np.float32)
     with torch.inference_mode():
-        for block in reader.blocks(_TURNS_AT_ONCE):
-            vectors[done : done + block.num_turns] = nodes(block.to(device)).joined().float().cpu().numpy()
-            done += block.num_turns
-    return reader.turns, vectors
+        for start in range(0, len(rows), _TURNS_AT_ONCE):
+            block = reader.inputs(rows[start : start + _TURNS_AT_ONCE])
+            encoded = nodes(block.to(device)).joined().float().cpu().numpy()
+            vectors[start : start + len(encoded)] = encoded
+    return vectors

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from locigraph.gnn.sketch import LexicalStatistics
+from locigraph.kg.byte_cache import ByteCache
 from locigraph.kg.counts import Counts, counted
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.errors import UnknownSpaceError
@@ -24,9 +26,11 @@ from locigraph.kg.types import SpaceId
 from locigraph.kg.views import View
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.index.descriptions import Difference, snapshot_rows
-from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS, REFRESH_LOCK
+from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS, GRAPH_COLLECTION, REFRESH_LOCK
+from locigraph.retrieval.index.hot_spaces import HotSearch, HotSpaces
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.index.milvus_collection import Collection
+from locigraph.retrieval.protocols import GraphVectors
 from locigraph.retrieval.text.node_vectors import embedded_snapshot, snapshot_with_vectors
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.embedding_refresh import (
@@ -38,7 +42,7 @@ from locigraph.training.embedding_refresh import (
     require_usable,
 )
 from locigraph.training.errors import StaleEmbeddingsError
-from locigraph.training.inference import encode_graph
+from locigraph.training.inference import encode_anew, encode_graph
 
 #: Scores in use are off by at most this share of their largest possible value.
 TOLERANCE = 1e-3
@@ -46,8 +50,11 @@ TOLERANCE = 1e-3
 _ROUNDING = 1e-4
 # Up to so many spaces are counted one by one; for more, all rows of the collection are counted at once.
 _COUNTED_ONE_BY_ONE = 3
-# Capacity of the vectors kept in memory for the next comparison, in numbers of 4 bytes.
-_KEPT_NUMBERS = 2**25
+#: The words of a space are counted again, and all its turns encoded, when it has so many times the turns of last time.
+RENEWED_AT = 2.0
+# A change that reaches more nodes than this is not worth finding them: the space is encoded as a whole.
+_MOST_REACHED = 4_000
+_STATISTICS_BYTES = 64 * 2**20
 _Vectors = dict[int, NDArray[np.float32]]  # by node key
 
 
@@ -87,10 +94,14 @@ class Drift(Counts):
 class LiveEmbeddings:
     """The collection of graph embeddings that is in use.
 
-    A changed space is encoded as a whole, since the weight of a term depends on how often it occurs in the whole space.
-    Only turns whose vector moves by more than ``tolerance`` are written; in a dialogue these are the turns that the
-    edges of a new turn reach. The collection is therefore always what a full refresh would write, up to that tolerance,
-    whatever has been appended or forgotten in between.
+    A change moves the vectors of the turns that its edges reach, and these alone are encoded again. The weight of a
+    word, which depends on how often it occurs in the whole space, stays what it was when the words of the space were
+    last counted. They are counted again, and the space is encoded as a whole, when it has ``RENEWED_AT`` times as many
+    turns, so that the cost of a turn does not grow with the space; and when something is forgotten. Right after that,
+    the collection is what a full refresh would write, up to the tolerance, whatever has been appended or forgotten in
+    between.
+
+    Spaces that are written, or searched for the second time, are also kept in memory and searched there.
 
     Args:
         store: The graph.
@@ -136,13 +147,13 @@ class LiveEmbeddings:
             return len(spaces)
         return self._write_due(collection, spaces)[1]
 
-    def current(self, spaces: Sequence[SpaceId]) -> Collection:
+    def current(self, spaces: Sequence[SpaceId]) -> GraphVectors:
         """Bring the collection up to date for some spaces and return it; make it if this checkpoint has none in use."""
         collection = self._in_use()
         if collection is None:
             self.refresh()
-            return self.collection(spaces)
-        return self._write_due(collection, spaces)[0]
+            return self.readable(spaces)
+        return self._searchable(self._write_due(collection, spaces)[0], spaces)
 
     def refresh(self, *, progress: str | None = None, writer: ViewWriter | None = None) -> Refreshed:
         """Encode every space into a new collection, put it in use, and add what arrived in the meantime.
@@ -171,6 +182,7 @@ class LiveEmbeddings:
                 store=self._store.identity(),
                 states=views,
                 writer=writer,
+                keep=self._store.put_word_statistics,
                 alias=None,
                 device=self._device,
                 progress=progress,
@@ -184,6 +196,7 @@ class LiveEmbeddings:
                     store=self._store.identity(),
                     keeps_previous=self._index.is_embedded or not has_forgotten,
                 )
+                self._store.keep_word_statistics(self._index.owned(GRAPH_COLLECTION, self._store.identity()))
                 known = self._store.spaces()
                 now = self._store.versions(known)
                 self._store.list_changed([space for space in known if now.get(space) != before.get(space)])
@@ -196,8 +209,12 @@ class LiveEmbeddings:
         self._write_due(self._required(), known)
         return done
 
+    def readable(self, spaces: Sequence[SpaceId]) -> GraphVectors:
+        """The collection for searches of some spaces, for readers; raises the errors of ``collection``."""
+        return self._searchable(self.collection(spaces), spaces)
+
     def collection(self, spaces: Sequence[SpaceId]) -> Collection:
-        """The collection, for readers, after a check that it is up to date for some spaces.
+        """The collection, after a check that it is up to date for some spaces.
 
         Raises:
             StaleEmbeddingsError: If it is not, or no collection of this checkpoint is in use.
@@ -230,7 +247,7 @@ class LiveEmbeddings:
         found = []
         for space in self._store.spaces() if spaces is None else spaces:
             snapshot = self._snapshot(space)
-            due, stored, moved = self._compared(collection, snapshot)
+            due, stored, moved = self._compared(collection, snapshot, self._statistics(collection, space))
             rows = collection.rows(space)
             expected = snapshot_rows(space, snapshot, snapshot.active_rows((EPISODE,)))
             changed = {row.node_key for row in expected if row.node_key in rows and rows[row.node_key] != row}
@@ -238,8 +255,15 @@ class LiveEmbeddings:
             found.append(Difference(space, missing, surplus, len(changed.union(moved))))
         return found
 
+    def word_statistics(self, space: SpaceId) -> LexicalStatistics | None:
+        """The counts of words with which the graph embeddings of a space in use were made; None if unknown."""
+        collection = self._in_use()
+        return None if collection is None else self._statistics(collection, space)
+
     def drift(self, space: SpaceId) -> Drift:
         """Compare the vectors of a space that are in use, whichever checkpoint made them, with this checkpoint's.
+
+        These are what a refresh would write, with the words of the space counted again.
 
         Nothing is written, not even the text embeddings of new nodes.
 
@@ -257,15 +281,17 @@ class LiveEmbeddings:
                 "or name another"
             )
         snapshot = snapshot_with_vectors(self._store, space, self._encoder)
-        due, stored, moved = self._compared(collection, snapshot)
+        due, stored, moved = self._compared(collection, snapshot, None)
         moves = tuple(_cosine_distance(stored[key], due[key]) for key in moved)
         return Drift(len(due), len(due.keys() - stored.keys()), len(stored.keys() - due.keys()), moves)
 
-    def _compared(self, collection: Collection | None, snapshot: Snapshot) -> tuple[_Vectors, _Vectors, list[int]]:
+    def _compared(
+        self, collection: Collection | None, snapshot: Snapshot, statistics: LexicalStatistics | None
+    ) -> tuple[_Vectors, _Vectors, list[int]]:
         """(Vectors by the checkpoint, vectors in the collection, both by node key; the keys at which they differ)."""
-        rows, vectors = encode_graph(self.checkpoint, snapshot, device=self._device)
-        due = dict(zip(snapshot.keys[rows].tolist(), vectors, strict=True))
         space = snapshot.space
+        rows, vectors = encode_graph(self.checkpoint, snapshot, device=self._device, statistics=statistics)
+        due = dict(zip(snapshot.keys[rows].tolist(), vectors, strict=True))
         stored = {} if collection is None else collection.vectors(space, collection.node_keys(space))
         both = sorted(stored.keys() & due.keys())
         return due, stored, [key for key in both if not self._is_near(stored[key], due[key], rounding=_ROUNDING)]
@@ -323,27 +349,109 @@ class LiveEmbeddings:
 
     def _write(self, collection: Collection, space: SpaceId) -> None:
         self._remember_writes_to(collection)  # a refresh may have put another one in use since
-        number = self._store.changed_spaces().get(space, 0)
+        number, changed = self._store.changed_nodes(space)
         try:
-            is_known = self._store.embedded_by(space) == self._last.token
-            snapshot = self._snapshot(space)
+            if self._store.embedded_by(space) != self._last.token:
+                self._last.forget(space)
+                collection.synchronise()
+            if not changed or not self._write_changed(collection, space, changed):
+                self._write_whole(collection, space)
         except UnknownSpaceError:  # forgotten by another process meanwhile, which its indexer deletes
+            self._last.forget(space)
             return
-        rows, vectors = encode_graph(self.checkpoint, snapshot, device=self._device)
+        collection.flush()
+        self._store.acknowledge_change(space, number, by=self._last.token)
+
+    def _write_changed(self, collection: Collection, space: SpaceId, changed: frozenset[int]) -> bool:
+        """Write the turns that changed nodes reach; False, with nothing written, if the whole space must be."""
+        statistics = self._statistics(collection, space)
+        if statistics is None or self._store.count_of_type(space, EPISODE) >= RENEWED_AT * statistics.turns:
+            return False
+        relations = self.checkpoint.network.nodes.relations
+        part = self._store.neighbourhood(
+            space,
+            changed,
+            families={relation.family for relation in relations},
+            hops=max((relation.hops for relation in relations), default=0),
+            most=_MOST_REACHED,
+        )
+        if part is None:
+            return False
+        snapshot = embedded_snapshot(self._store, space, self._encoder, part=part)
+        wanted = snapshot.active & np.isin(snapshot.keys, part.episodes)
+        rows, vectors = encode_graph(
+            self.checkpoint, snapshot, device=self._device, statistics=statistics, turns=np.flatnonzero(wanted)
+        )
         require_usable(self.checkpoint, vectors)
-        present = dict(zip(snapshot.keys[rows].tolist(), vectors, strict=True))
-        last_vectors = self._last.pop(space) if is_known else {}
-        if not is_known:
-            collection.synchronise()
-        moved = [row for row, (key, new) in enumerate(present.items()) if not self._is_near(last_vectors.get(key), new)]
+        nodes = {int(snapshot.keys[row]): snapshot.ids[row] for row in rows.tolist()}
+        known = self._last.hot.vectors(space, nodes)
+        moved = [
+            row
+            for row, (key, new) in enumerate(zip(nodes, vectors, strict=True))
+            if not self._is_near(known.get(key), new)
+        ]
+        archived = {int(snapshot.keys[row]): snapshot.ids[row] for row in np.flatnonzero(~snapshot.active).tolist()}
+        collection.upsert(snapshot_rows(space, snapshot, rows[moved]), vectors[moved])
+        collection.delete_nodes(space, sorted({*part.gone, *archived}))
+        self._last.hot.change(space, snapshot, rows[moved], vectors[moved], gone=archived.values())
+        if part.gone:  # their IDs are not known any more
+            self._last.hot.drop([space])
+        return True
+
+    def _write_whole(self, collection: Collection, space: SpaceId) -> None:
+        """Count the words of a space again, and write all its turns whose vectors move."""
+        snapshot = self._snapshot(space)
+        statistics, rows, vectors = encode_anew(self.checkpoint, snapshot, device=self._device)
+        require_usable(self.checkpoint, vectors)
+        nodes = {int(snapshot.keys[row]): snapshot.ids[row] for row in rows.tolist()}
+        known = self._last.hot.vectors(space, nodes)
+        moved = [
+            row
+            for row, (key, new) in enumerate(zip(nodes, vectors, strict=True))
+            if not self._is_near(known.get(key), new)
+        ]
         # Read before the rows are written, since rows that are not flushed are slow to list.
-        surplus = (last_vectors or dict.fromkeys(collection.node_keys(space))).keys() - present.keys()
+        surplus = {*collection.node_keys(space)} - nodes.keys()
+        if statistics is not None:
+            self._store.put_word_statistics(space, self._own_name(collection), statistics.as_bytes())
         collection.upsert(snapshot_rows(space, snapshot, rows[moved]), vectors[moved])
         collection.delete_nodes(space, sorted(surplus))
-        collection.flush()
-        present |= {key: last_vectors[key] for key in present.keys() - snapshot.keys[rows[moved]].tolist()}
-        self._last.keep(space, present)
-        self._store.acknowledge_change(space, number, by=self._last.token)
+        in_use = vectors.copy()
+        for row, (key, _) in enumerate(nodes.items()):
+            if row not in {*moved}:
+                in_use[row] = known[key]
+        self._last.written(space, statistics, snapshot, rows, in_use)
+
+    def _statistics(self, collection: Collection, space: SpaceId) -> LexicalStatistics | None:
+        """The counts of words with which the vectors of a space in a collection were made; None if unknown."""
+
+        def read() -> LexicalStatistics | None:
+            content = self._store.word_statistics(space, self._own_name(collection))
+            return None if content is None else LexicalStatistics.from_bytes(content)
+
+        if self._store.embedded_by(space) != self._last.token:  # another process may count the words again
+            return read()
+        return self._last.statistics.get(space, read)
+
+    def _own_name(self, collection: Collection) -> str:
+        """Name of the collection itself, where it was opened by its alias."""
+        self._remember_writes_to(collection)
+        if not self._last.name:
+            self._last.name = self._index.alias_target(collection.name) or collection.name
+        return self._last.name
+
+    def _searchable(self, collection: Collection, spaces: Sequence[SpaceId]) -> GraphVectors:
+        """The collection for searches of spaces that are up to date in it."""
+        self._remember_writes_to(collection)
+        for space in spaces:
+            if space not in self._last.hot and self._last.is_asked_again(space):
+                self._fill(collection, space)
+        return HotSearch(collection, self._last.hot)
+
+    def _fill(self, collection: Collection, space: SpaceId) -> None:
+        """Read a space from the index into memory."""
+        rows = collection.rows(space)
+        self._last.hot.put_rows(space, [*rows.values()], collection.vectors(space, [*rows]))
 
     def _synchronise(self, collection: Collection, spaces: Sequence[SpaceId]) -> None:
         """Let reads of a server see what other processes wrote of spaces that have changed since the last time."""
@@ -352,8 +460,9 @@ class LiveEmbeddings:
         found = {
             space: (version, self._store.embedded_by(space)) for space, version in self._store.versions(spaces).items()
         }
-        if any(self._last.seen.get(space) != state for space, state in found.items()):
+        if changed := [space for space, state in found.items() if self._last.seen.get(space) != state]:
             collection.synchronise()
+            self._last.hot.drop(space for space in changed if found[space][1] != self._last.token)
             self._last.seen |= found
 
     def _is_near(self, stored: NDArray[np.float32] | None, due: NDArray[np.float32], *, rounding: float = 0.0) -> bool:
@@ -367,19 +476,27 @@ class LiveEmbeddings:
 
 @dataclass
 class _LastWritten:
-    """The vectors that this process last wrote to a collection, so that the next update writes only what has moved.
+    """What this process knows of the collection that it writes to.
 
     Attributes:
         collection: The collection.
+        name: Its own name; empty if it was not asked for yet.
+        hot: Copies of its spaces.
+        statistics: Counts of words of spaces that this process wrote last.
         seen: State of each space as of which everything written to a server can be read.
         token: Names this process, and this collection, in the store.
     """
 
     collection: Collection | None = None
+    name: str = ""
+    hot: HotSpaces = field(default_factory=HotSpaces)
+    statistics: ByteCache[SpaceId, LexicalStatistics | None] = field(
+        default_factory=lambda: ByteCache(_STATISTICS_BYTES, lambda each: 0 if each is None else each.nbytes)
+    )
     seen: dict[SpaceId, object] = field(default_factory=dict)
     token: str = field(default_factory=lambda: secrets.token_hex(8))
     _whole: set[SpaceId] = field(default_factory=set)
-    _vectors: dict[SpaceId, _Vectors] = field(default_factory=dict)
+    _asked: set[SpaceId] = field(default_factory=set)
 
     def is_whole(self, space: SpaceId) -> bool:
         """Whether the collection was found to hold all turns of a space; it then loses none without a change of it."""
@@ -391,20 +508,32 @@ class _LastWritten:
             self._whole.add(space)
         return is_whole
 
-    def pop(self, space: SpaceId) -> _Vectors:
-        """Remove and return the remembered vectors of a space, by node key; empty if unknown."""
+    def forget(self, space: SpaceId) -> None:
+        """Note that another process may have written the space."""
         self._whole.discard(space)
-        return self._vectors.pop(space, {})
+        self.statistics.drop(space)
+        self.hot.drop([space])
 
-    def keep(self, space: SpaceId, vectors: _Vectors) -> None:
-        """Remember the vectors of a space, and forget those of the least recently written spaces to make room."""
+    def written(
+        self,
+        space: SpaceId,
+        statistics: LexicalStatistics | None,
+        snapshot: Snapshot,
+        rows: NDArray[np.int64],
+        vectors: NDArray[np.float32],
+    ) -> None:
+        """Note that the collection holds these turns of a space with these vectors, and no others."""
         self._whole.add(space)
-        self._vectors[space] = {key: vector.copy() for key, vector in vectors.items()}  # not views of a larger array
-        room = _KEPT_NUMBERS
-        for other in reversed(list(self._vectors)):
-            room -= sum(vector.size for vector in self._vectors[other].values())
-            if room < 0:
-                del self._vectors[other]
+        self.statistics.drop(space)
+        self.statistics.get(space, lambda: statistics)
+        self.hot.put(space, snapshot, rows, vectors)
+
+    def is_asked_again(self, space: SpaceId) -> bool:
+        """Whether the space was asked for before; the first time it is noted."""
+        if space in self._asked:
+            return True
+        self._asked.add(space)
+        return False
 
 
 def _cosine_distance(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:

@@ -5,19 +5,42 @@ All of it is written in the same transaction as the change itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, delete, insert, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from locigraph.kg.store.tables import changed_spaces, outbox, spaces
 from locigraph.kg.types import SpaceId
 
+# Above this number of changed nodes a space is embedded as a whole.
+_NODES_LISTED = 5_000
 
-def mark_changed(connection: Connection, space: SpaceId) -> None:
-    """List a space for new graph embeddings; its new number protects it from acknowledgements of earlier states."""
-    connection.execute(delete(changed_spaces).where(changed_spaces.c.space == space))
-    connection.execute(insert(changed_spaces).values(space=space))
+
+def mark_changed(connection: Connection, space: SpaceId, nodes: Iterable[int] | None = None) -> None:
+    """List a space for new graph embeddings; its new number protects it from acknowledgements of earlier states.
+
+    Args:
+        connection: A connection within a transaction.
+        space: The space.
+        nodes: Keys of the nodes that are new or have changed, and of the turns that have other edges now; None if
+            anything may have changed.
+    """
+    list_changed(connection, space, nodes)
     count(connection, space)
+
+
+def list_changed(connection: Connection, space: SpaceId, nodes: Iterable[int] | None = None) -> None:
+    """List a space for new graph embeddings, without counting a change; see ``mark_changed``."""
+    c = changed_spaces.c
+    keys: list[int | None] = [None] if nodes is None else [*sorted({*nodes})]
+    if not keys:
+        return
+    listed, named = connection.execute(select(func.count(), func.count(c.node_key)).where(c.space == space)).one()
+    if listed > named or listed + len(keys) > _NODES_LISTED:
+        keys = [None]
+    if keys == [None]:
+        connection.execute(delete(changed_spaces).where(c.space == space))
+    connection.execute(insert(changed_spaces), [{"space": space, "node_key": key} for key in keys])
 
 
 def count(connection: Connection, space: SpaceId) -> None:

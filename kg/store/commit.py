@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from locigraph.kg.errors import StoreError, UnknownNodeError, UnknownTurnError, UnknownTypeError, nearest
-from locigraph.kg.schema import RELATION_LABELS
+from locigraph.kg.schema import EPISODE, RELATION_LABELS
 from locigraph.kg.store import changes, embeddings, labels, remembered, tables, turns
 from locigraph.kg.store.statements import dialect_insert, insert_or_keep, rows_in
 from locigraph.kg.times import epoch, moment, optional_epoch
@@ -36,6 +36,7 @@ def sanitize_label(label: str) -> str:
 class _StoredNode(NamedTuple):
     key: int
     created_at: int
+    type: str
 
 
 class Commit:
@@ -64,12 +65,20 @@ class Commit:
         self._write_relations()
         self._drop_relations()
         changes.post(self._connection, change.space, touched, "upsert")
-        changes.mark_changed(self._connection, change.space)
+        changes.mark_changed(self._connection, change.space, [*touched, *self._turns_with_other_edges()])
         for name, value in change.remembered.items():
             remembered.put(self._connection, name, value)
         if change.turn_id is not None:
             self._finish_turn(change.turn_id)
         return ids
+
+    def _turns_with_other_edges(self) -> list[int]:
+        """Keys of the stored episodes to which this change adds edges, or from which it drops some."""
+        change = self._change
+        ends = [end for relation in change.relations for end in (relation.source, relation.target)]
+        ends += [end for source, _, target in change.dropped for end in (source, target)]
+        stored = (self._stored[end] for end in ends if end in self._stored)
+        return [node.key for node in stored if node.type == EPISODE]
 
     def _finish_turn(self, turn_id: TurnId) -> None:
         table = tables.turns
@@ -89,9 +98,11 @@ class Commit:
         names.update(end for relation in self._change.relations for end in (relation.source, relation.target))
         names.update(end for source, _, target in self._change.dropped for end in (source, target))
         table = tables.nodes
-        query = select(table.c.id, table.c.key, table.c.created_at).where(table.c.space == self._change.space)
+        query = select(table.c.id, table.c.key, table.c.created_at, table.c.type).where(
+            table.c.space == self._change.space
+        )
         rows = rows_in(self._connection, query, table.c.id, sorted(names - refs))
-        return {row.id: _StoredNode(int(row.key), int(row.created_at)) for row in rows}
+        return {row.id: _StoredNode(int(row.key), int(row.created_at), row.type) for row in rows}
 
     def _add_nodes(self) -> dict[str, NodeId]:
         nodes = self._change.nodes

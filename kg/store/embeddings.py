@@ -9,7 +9,7 @@ still hold the vectors of turns in an earlier context; ``once_read_together`` gi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
@@ -88,7 +88,14 @@ def put(
     return [*dict.fromkeys(key for key, _, _ in rows)]
 
 
-def lacking(connection: Connection, space: SpaceId, model: str, *, checks_vectors: bool) -> list[NodeText]:
+def lacking(
+    connection: Connection,
+    space: SpaceId,
+    model: str,
+    *,
+    checks_vectors: bool,
+    keys: Collection[int] | None = None,
+) -> list[NodeText]:
     """Texts of nodes, and of their earlier versions, that this model has not embedded yet; see ``Store.unembedded``."""
     n, v, e = tables.nodes, tables.node_versions, tables.embeddings
     present = select(n.c.key, n.c.id, n.c.type, n.c.description, n.c.text_hash, e.c.vector).outerjoin(
@@ -105,7 +112,11 @@ def lacking(connection: Connection, space: SpaceId, model: str, *, checks_vector
         # Reads no vectors, which takes a twentieth of the time.
         parts = [query.where(e.c.node_key.is_(None)) for query in parts]
     dim = _dim(connection, model)
-    rows = [row for row in connection.execute(sa.union_all(*parts).order_by("key")) if not _is_sound(row.vector, dim)]
+    found: list[Any] = []
+    for chunk in [None] if keys is None else chunks(sorted(keys)):
+        some = parts if chunk is None else [query.where(n.c.key.in_(chunk)) for query in parts]
+        found += connection.execute(sa.union_all(*some).order_by("key"))
+    rows = [row for row in found if not _is_sound(row.vector, dim)]
     as_read = _read_in_context(connection, space, model, rows)
     texts = (NodeText(NodeId(row.id), as_read.get(row.key, row.description), row.text_hash) for row in rows)
     return list(dict.fromkeys(texts))  # several versions may have the same text

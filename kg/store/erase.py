@@ -65,6 +65,7 @@ def erase_turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnI
     early = sequence.arrange(connection, space, [])
     if early is not None:  # undated sessions stand after the turns that came before them, which may be forgotten now
         rewind.remove_nodes_of(connection, space, early)
+    connection.execute(delete(tables.word_statistics).where(tables.word_statistics.c.space == space))
     changes.mark_changed(connection, space)
     return len(doomed)
 
@@ -202,7 +203,8 @@ def _erase_space(connection: Connection, space: SpaceId, keys: Sequence[int]) ->
     labels.drop_unused(connection, space)
     connection.execute(delete(tables.turns).where(tables.turns.c.space == space))
     remembered.drop_of_space(connection, space)
-    connection.execute(delete(tables.changed_spaces).where(tables.changed_spaces.c.space == space))
+    for table in (tables.changed_spaces, tables.word_statistics):
+        connection.execute(delete(table).where(table.c.space == space))
     connection.execute(delete(tables.spent).where(tables.spent.c.space == space))
     connection.execute(delete(tables.spaces).where(tables.spaces.c.space == space))
     return len(keys)

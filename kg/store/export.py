@@ -19,6 +19,7 @@ from locigraph.kg.counts import counted
 from locigraph.kg.errors import InvalidVectorError
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.store import as_of as as_of_sql
+from locigraph.kg.store.neighbourhood import Neighbourhood
 from locigraph.kg.types import NodeId, NodeStatus, SpaceId, TurnId
 
 Parameters = Mapping[str, str | int]
@@ -37,28 +38,31 @@ def consistent_read(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
-def read_snapshot(connection: Connection, space: SpaceId, latest: int, model: str | None) -> Snapshot:
+def read_snapshot(
+    connection: Connection, space: SpaceId, latest: int, model: str | None, part: Neighbourhood | None = None
+) -> Snapshot:
     """The graph of a space as known at ``latest`` (seconds since 1970); see ``Store.snapshot``.
 
     ``connection`` must come from ``consistent_read``, and the space must exist. With ``model`` None no embeddings are
-    read.
+    read. With ``part``, only its nodes and turns are read, and what joins them.
     """
     parameters: Parameters = {"space": space, "t": latest}
-    nodes = numbers(connection, as_of_sql.NODES, ("key", "created_at", "valid_from", "valid_to"), parameters)
+    nodes_sql, edges_sql, turns_sql, pairs_sql = _queries(part)
+    nodes = numbers(connection, nodes_sql, ("key", "created_at", "valid_from", "valid_to"), parameters)
     order = np.argsort(nodes["key"], kind="stable")
     keys = integers(nodes["key"][order])
     text_columns = ("id", "type", "label", "description", "status")
-    words = texts(connection, as_of_sql.NODES + " ORDER BY n.key", text_columns, parameters)
-    edges = numbers(connection, as_of_sql.EDGES, ("source", "target", "label", "weight"), parameters)
+    words = texts(connection, nodes_sql + " ORDER BY n.key", text_columns, parameters)
+    edges = numbers(connection, edges_sql, ("source", "target", "label", "weight"), parameters)
     edge_order = np.lexsort((edges["target"], edges["label"], edges["source"]))
     label_rows = integers(edges["label"][edge_order])
     labels, families = texts(connection, as_of_sql.LABELS, ("name", "family"), {}).values()
-    turns = numbers(connection, as_of_sql.TURNS, ("key", "position", "spoken_at"), parameters)
+    turns = numbers(connection, turns_sql, ("key", "position", "spoken_at"), parameters)
     turn_order = np.lexsort((turns["key"], turns["position"]))
     turn_keys = integers(turns["key"][turn_order])
     turn_columns = ("turn_id", "speaker", "session_id")
-    turn_words = texts(connection, as_of_sql.TURNS + " ORDER BY position, key", turn_columns, parameters)
-    pairs = numbers(connection, as_of_sql.PROVENANCE, ("node_key", "turn_key"), parameters)
+    turn_words = texts(connection, turns_sql + " ORDER BY position, key", turn_columns, parameters)
+    pairs = numbers(connection, pairs_sql, ("node_key", "turn_key"), parameters)
     node_rows = np.searchsorted(keys, integers(pairs["node_key"]))
     provenance = np.stack([node_rows, _rows_of(turn_keys, integers(pairs["turn_key"]))], axis=1)
     return Snapshot(
@@ -72,7 +76,7 @@ def read_snapshot(connection: Connection, space: SpaceId, latest: int, model: st
         recorded_at=integers(nodes["created_at"][order]),
         valid_from=integers(nodes["valid_from"][order]),
         valid_to=integers(nodes["valid_to"][order]),
-        embeddings=_embeddings(connection, keys, space, latest, model),
+        embeddings=_embeddings(connection, keys, space, latest, model, is_part=part is not None),
         source=np.searchsorted(keys, integers(edges["source"][edge_order])),
         target=np.searchsorted(keys, integers(edges["target"][edge_order])),
         relations=np.asarray(labels, dtype=np.str_)[label_rows],
@@ -83,6 +87,19 @@ def read_snapshot(connection: Connection, space: SpaceId, latest: int, model: st
         session_ids=turn_words["session_id"],
         spoken_at=integers(turns["spoken_at"][turn_order]),
         provenance=provenance[np.lexsort((provenance[:, 1], provenance[:, 0]))].astype(np.int64),
+    )
+
+
+def _queries(part: Neighbourhood | None) -> tuple[str, str, str, str]:
+    """The queries for nodes, edges, turns and pairs of node and turn."""
+    if part is None:
+        return as_of_sql.nodes(), as_of_sql.edges(), as_of_sql.turns(), as_of_sql.provenance()
+    among, nodes, turns = as_of_sql.among, part.nodes, part.turns
+    return (
+        as_of_sql.nodes(among(nodes, "n.key")),
+        as_of_sql.edges(among(nodes, "r.source", "r.target")),
+        as_of_sql.turns(among(turns, "key")),
+        as_of_sql.provenance(f"{among(nodes, 'p.node_key')} AND {among(turns, 'p.turn_key')}"),
     )
 
 
@@ -128,7 +145,7 @@ def _rows_of(keys: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.i
 
 
 def _embeddings(
-    connection: Connection, keys: NDArray[np.int64], space: SpaceId, latest: int, model: str | None
+    connection: Connection, keys: NDArray[np.int64], space: SpaceId, latest: int, model: str | None, *, is_part: bool
 ) -> NDArray[np.float32]:
     if model is None or not len(keys):
         return np.zeros((len(keys), 0), dtype=np.float32)
@@ -138,7 +155,9 @@ def _embeddings(
         parameters: Parameters = {
             "space": space, "t": latest, "model": model, "low": int(wanted[0]), "high": int(wanted[-1]),
         }  # fmt: skip
-        found, matrix = _vectors(connection, parameters)
+        in_range = "n.space = :space AND n.key BETWEEN :low AND :high"
+        of_these = as_of_sql.among(wanted.tolist(), "n.key") if is_part else in_range
+        found, matrix = _vectors(connection, as_of_sql.vectors(of_these), parameters)
         if len(found) != len(wanted):
             raise InvalidVectorError(
                 f"space {space!r}: {len(wanted) - len(found):,} of {counted(len(wanted), 'node')} have no embedding of "
@@ -148,18 +167,20 @@ def _embeddings(
     return np.concatenate(parts)
 
 
-def _vectors(connection: Connection, parameters: Parameters) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def _vectors(
+    connection: Connection, query: str, parameters: Parameters
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Node keys and their vectors [nodes, dim], in arbitrary order."""
     if connection.dialect.name == "sqlite":
-        query = (
+        joined_up = (
             "SELECT group_concat(key), group_concat(hex(vector), ''), min(length(vector)), max(length(vector)) "
-            f"FROM ({as_of_sql.VECTORS})"
+            f"FROM ({query})"
         )
-        row = connection.execute(text(query), dict(parameters)).one()
+        row = connection.execute(text(joined_up), dict(parameters)).one()
         keys = integers(np.fromstring(row[0] or "", dtype=np.float64, sep=","))
         joined, sizes = bytes.fromhex(row[1] or ""), {row[2] or 0, row[3] or 0}
     else:
-        rows = connection.execute(text(as_of_sql.VECTORS), dict(parameters)).all()
+        rows = connection.execute(text(query), dict(parameters)).all()
         keys = np.asarray([row.key for row in rows], dtype=np.int64)
         joined, sizes = b"".join(row.vector for row in rows), {len(row.vector) for row in rows} or {0}
     is_sound = len(sizes) == 1 and not min(sizes) % 4

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -22,11 +22,12 @@ from locigraph.kg.errors import OutdatedChangeError, UnknownNodeError, UnknownSp
 from locigraph.kg.schema import RelationLabel
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import as_of as as_of_sql
-from locigraph.kg.store import changes, embeddings, erase, expenses, export, labels, remembered, tables
+from locigraph.kg.store import changes, embeddings, erase, expenses, export, labels, neighbourhood, remembered, tables
 from locigraph.kg.store import turns as turns_
 from locigraph.kg.store.commit import Commit
 from locigraph.kg.store.conversations import Conversations
 from locigraph.kg.store.embeddings import NodeText
+from locigraph.kg.store.neighbourhood import Neighbourhood
 from locigraph.kg.store.queues import Queues
 from locigraph.kg.store.remembered import IDENTITY
 from locigraph.kg.store.rows import node_of
@@ -142,7 +143,7 @@ class Store(Conversations, Queues):
             for chunk in [None] if ids is None else chunks(list(ids)):
                 wanted = {name: value for name, value in (("type", types), ("id", chunk)) if value is not None}
                 statement = sa.text(
-                    as_of_sql.NODES + "".join(f" AND n.{name} IN :{name}s" for name in wanted) + " ORDER BY n.key"
+                    as_of_sql.nodes() + "".join(f" AND n.{name} IN :{name}s" for name in wanted) + " ORDER BY n.key"
                 ).bindparams(*(sa.bindparam(f"{name}s", expanding=True) for name in wanted))
                 values = {f"{name}s": list(value) for name, value in wanted.items()}
                 rows += connection.execute(statement, {"space": space, "t": latest, **values}).all()
@@ -163,6 +164,16 @@ class Store(Conversations, Queues):
         )
         with self._read() as connection:
             return Counter({node_type: int(count) for node_type, count in connection.execute(query)})
+
+    def count_of_type(self, space: SpaceId, node_type: str) -> int:
+        """Number of nodes of a type in a space, archived ones included; 0 for a space that does not exist.
+
+        It reads an index alone, so it is fast in large spaces, too.
+        """
+        n = tables.nodes.c
+        query = select(func.count()).where(n.space == space, n.type == node_type)
+        with self._read() as connection:
+            return int(connection.scalar(query) or 0)
 
     def counts_of_type(self, node_type: str) -> Counter[SpaceId]:
         """Number of active nodes of one type in each space that has any, as they are now."""
@@ -284,7 +295,9 @@ class Store(Conversations, Queues):
             if to_indexes:
                 changes.post(connection, space, keys, "upsert")
 
-    def unembedded(self, space: SpaceId, model: str, *, checks_vectors: bool = False) -> list[NodeText]:
+    def unembedded(
+        self, space: SpaceId, model: str, *, checks_vectors: bool = False, keys: Collection[int] | None = None
+    ) -> list[NodeText]:
         """Texts of a space's nodes, present and earlier ones, that have no vector of this model.
 
         Earlier texts are listed because snapshots of earlier times need their vectors.
@@ -294,10 +307,11 @@ class Store(Conversations, Queues):
             model: Id of the text encoder.
             checks_vectors: Whether damaged vectors count as missing, which requires reading every vector. Methods that
                 read vectors raise an error for damaged ones in any case.
+            keys: Keys of the nodes to look at; None for all.
         """
         self.require_space(space)
         with self._read() as connection:
-            return embeddings.lacking(connection, space, model, checks_vectors=checks_vectors)
+            return embeddings.lacking(connection, space, model, checks_vectors=checks_vectors, keys=keys)
 
     def vectors_by_key(
         self, space: SpaceId, keys: Sequence[int], model: str
@@ -321,14 +335,20 @@ class Store(Conversations, Queues):
     # --- bulk export ---------------------------------------------------------------------------------------
 
     def snapshot(
-        self, space: SpaceId, *, as_of: datetime | None = None, embedding_model: str | None = None
+        self,
+        space: SpaceId,
+        *,
+        as_of: datetime | None = None,
+        embedding_model: str | None = None,
+        part: Neighbourhood | None = None,
     ) -> Snapshot:
-        """The graph of a space as arrays, as known at ``as_of`` (None: now).
+        """The graph of a space, or a part of it, as arrays, as known at ``as_of`` (None: now).
 
         Args:
             space: The space to read.
             as_of: Nothing recorded later is visible.
             embedding_model: Id of the text encoder whose vectors are read; None reads none.
+            part: The part to read, as ``neighbourhood`` found it; None reads everything.
 
         Raises:
             UnknownSpaceError: If there is no such space.
@@ -336,7 +356,19 @@ class Store(Conversations, Queues):
         """
         self.require_space(space)
         with self._mapped_errors(), export.consistent_read(self._engine) as connection:
-            return export.read_snapshot(connection, space, _latest(as_of), embedding_model)
+            return export.read_snapshot(connection, space, _latest(as_of), embedding_model, part)
+
+    def neighbourhood(
+        self, space: SpaceId, changed: Collection[int], *, families: Collection[str], hops: int, most: int
+    ) -> Neighbourhood | None:
+        """The part of a space that changes of some nodes can reach; see ``neighbourhood.around``.
+
+        Raises:
+            UnknownSpaceError: If there is no such space.
+        """
+        self.require_space(space)
+        with self._mapped_errors(), export.consistent_read(self._engine) as connection:
+            return neighbourhood.around(connection, space, changed, families=families, hops=hops, most=most)
 
 
 def _latest(as_of: datetime | None) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy import delete, func, insert, select
 
-from locigraph.kg.store import tables
+from locigraph.kg.store import changes, tables
 from locigraph.kg.store.database import Database
 from locigraph.kg.store.statements import chunks
 from locigraph.kg.types import SpaceId
@@ -78,6 +78,45 @@ class Queues(Database):
         with self._read() as connection:
             return {SpaceId(space): int(number) for space, number in connection.execute(query)}
 
+    def changed_nodes(self, space: SpaceId) -> tuple[int, frozenset[int] | None]:
+        """What has changed in a space since its graph embeddings were computed.
+
+        Returns:
+            (The number of the last change, 0 if there is none; keys of nodes that are new, changed or gone, or that are
+            turns with other edges, or None if anything may have changed).
+        """
+        query = select(_CHANGED.seq, _CHANGED.node_key).where(_CHANGED.space == space)
+        with self._read() as connection:
+            rows = connection.execute(query).all()
+        keys = [row.node_key for row in rows]
+        nodes = None if None in keys else frozenset(int(key) for key in keys)
+        return max((int(row.seq) for row in rows), default=0), nodes
+
+    def word_statistics(self, space: SpaceId, collection: str) -> bytes | None:
+        """The counts of words by which a space's graph embeddings in a collection weigh words; None if unknown."""
+        table = tables.word_statistics
+        of_both = table.c.space == space, table.c.collection == collection
+        with self._read() as connection:
+            found: bytes | None = connection.scalar(select(table.c.content).where(*of_both))
+            return found
+
+    def put_word_statistics(self, space: SpaceId, collection: str, content: bytes) -> None:
+        """Keep these counts until they are renewed, or something of the space is forgotten.
+
+        A space that was forgotten meanwhile has none.
+        """
+        table, spaces = tables.word_statistics, tables.spaces
+        with self._write(space) as connection:
+            connection.execute(delete(table).where(table.c.space == space, table.c.collection == collection))
+            if connection.scalar(select(spaces.c.space).where(spaces.c.space == space)) is not None:
+                connection.execute(insert(table).values(space=space, collection=collection, content=content))
+
+    def keep_word_statistics(self, collections: Sequence[str]) -> None:
+        """Drop the counts of words of all other collections."""
+        table = tables.word_statistics
+        with self._write() as connection:
+            connection.execute(delete(table).where(table.c.collection.not_in(collections)))
+
     def acknowledge_change(self, space: SpaceId, up_to: int, *, by: str = "") -> None:
         """Take a space off that list unless it changed after ``up_to``, the change that the index reflects.
 
@@ -100,5 +139,4 @@ class Queues(Database):
         """Put spaces on that list, although nothing was changed, since their embeddings may be lacking."""
         for space in spaces:
             with self._write(space) as connection:
-                connection.execute(delete(tables.changed_spaces).where(_CHANGED.space == space))
-                connection.execute(insert(tables.changed_spaces).values(space=space))
+                changes.list_changed(connection, space)

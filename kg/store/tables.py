@@ -81,6 +81,7 @@ turns = sa.Table(
     sa.Column("error", sa.Text),
     sa.Index("uq_turns_space_turn_id", "space", "turn_id", unique=True),
     sa.Index("ix_turns_space_state", "space", "state"),
+    sa.Index("ix_turns_space_session_id_position", "space", "session_id", "position"),
 )
 
 nodes = sa.Table(
@@ -174,14 +175,26 @@ outbox = sa.Table(
     sqlite_autoincrement=True,
 )
 
-# The last change of each space that the graph embeddings do not reflect yet; seq is never reused.
+# What has changed in each space that the graph embeddings do not reflect yet: keys of nodes, some of which may be gone,
+# or null for anything. seq is never reused.
 changed_spaces = sa.Table(
     "changed_spaces",
     metadata,
     sa.Column("seq", _KEY, primary_key=True),
     sa.Column("space", NAME, nullable=False),
+    sa.Column("node_key", sa.BigInteger),
     sa.Index("ix_changed_spaces_space", "space"),
     sqlite_autoincrement=True,
+)
+
+# Counts of the words of a space, by which its graph embeddings in a collection weigh words until they are renewed. They
+# name words by hashes (``gnn.sketch.stable_hash``), and go when something is forgotten.
+word_statistics = sa.Table(
+    "word_statistics",
+    metadata,
+    sa.Column("space", NAME, sa.ForeignKey("spaces.space"), primary_key=True),
+    sa.Column("collection", NAME, primary_key=True),
+    sa.Column("content", sa.LargeBinary, nullable=False),
 )
 
 # Forgotten turns, which must not come back: keyed digests (HMAC) of id and content, so that neither can be recovered.

@@ -6,7 +6,7 @@ flushed. A matrix product takes microseconds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +18,8 @@ from locigraph.kg.times import epoch
 from locigraph.kg.types import NodeId
 from locigraph.retrieval.errors import FilterError
 from locigraph.retrieval.protocols import SearchFilter, VectorMatch
+
+_ROW_BYTES = 500  # of a row's objects, without its vector
 
 
 class MemoryVectors:
@@ -87,6 +89,20 @@ class MemoryVectors:
         ]
         self.add(space, matches, vectors)
 
+    def vector(self, space: str, node_id: NodeId) -> NDArray[np.float32] | None:
+        """The vector of a node, float32 [dim]; None when there is none."""
+        at = self._position.get(space, {}).get(node_id)
+        return None if at is None else self._room[space][at]
+
+    def node_ids(self, space: str) -> frozenset[NodeId]:
+        """The nodes of a space that have a row."""
+        return frozenset(self._position.get(space, ()))
+
+    def nbytes(self, space: str) -> int:
+        """About how many bytes the rows of a space hold."""
+        room = self._room.get(space)
+        return 0 if room is None else room.nbytes + _ROW_BYTES * len(self._rows[space])
+
     def remove(self, space: str, node_id: NodeId) -> None:
         """Remove the row of a node; does nothing when there is none."""
         at = self._position.get(space, {}).pop(node_id, None)
@@ -120,7 +136,7 @@ class MemoryVectors:
         scores = self._room[scope.space][: len(rows)] @ vector
         latest = None if scope.as_of is None else epoch(scope.as_of)
         matches: list[VectorMatch] = []
-        for at in np.argsort(-scores).tolist():  # building a result for every row would outlast the search
+        for at in _best_first(scores, top_k):  # building a result for every row would outlast the search
             row, recorded_at = rows[at]
             score = float(scores[at])
             if matches and len(matches) >= top_k and score < matches[-1].score:
@@ -128,3 +144,14 @@ class MemoryVectors:
             if (scope.types is None or row.type in scope.types) and (latest is None or recorded_at <= latest):
                 matches.append(VectorMatch(row.node_id, row.type, row.turn_ids, score))
         return sorted(matches, key=lambda match: (-match.score, match.node_id))[:top_k]
+
+
+def _best_first(scores: NDArray[np.float32], top_k: int) -> Iterator[int]:
+    """Positions of the scores, highest first, then by position; sorting all of them would outlast the search."""
+    count = 4 * top_k + 64  # more than top_k, since not all rows are of the types and the time that are asked for
+    some = np.ones(len(scores), dtype=bool)
+    if count < len(scores):
+        some = scores > -np.partition(-scores, count)[count]
+    for part in (some, ~some):  # the second is sorted only if the first is not enough
+        places = np.flatnonzero(part)
+        yield from places[np.argsort(-scores[places], kind="stable")].tolist()

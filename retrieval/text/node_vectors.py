@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import datetime
 
@@ -10,6 +10,7 @@ from locigraph.kg.embedded_text import TextEncoder, reads_turn_before
 from locigraph.kg.errors import InvalidVectorError
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
+from locigraph.kg.store.neighbourhood import Neighbourhood
 from locigraph.kg.types import SpaceId
 
 
@@ -20,6 +21,7 @@ def embed_lacking(
     *,
     checks_vectors: bool,
     to_indexes: bool,
+    keys: Collection[int] | None = None,
     progress: str | None = None,
 ) -> None:
     """Embed the nodes of spaces that have no vector of a text encoder yet, and what changes meanwhile.
@@ -30,10 +32,11 @@ def embed_lacking(
         encoder: The text encoder; it reads the texts of all spaces at once.
         checks_vectors: Whether a damaged vector counts as missing; see ``Store.unembedded``.
         to_indexes: Whether the vectors are also to be written to the indexes; see ``Store.put_embeddings``.
+        keys: Keys of the nodes to look at; None for all.
         progress: Name on the progress bar; None shows none.
     """
     model = encoder.model_id
-    lacking = {space: store.unembedded(space, model, checks_vectors=checks_vectors) for space in spaces}
+    lacking = {space: store.unembedded(space, model, checks_vectors=checks_vectors, keys=keys) for space in spaces}
     while texts := [each.text for nodes in lacking.values() for each in nodes]:
         vectors, start = encoder.encode(texts, progress=progress), 0
         for space, nodes in lacking.items():
@@ -41,10 +44,12 @@ def embed_lacking(
                 store.put_embeddings(space, model, nodes, vectors[start : start + len(nodes)], to_indexes=to_indexes)
                 start += len(nodes)
         # A node may have been added meanwhile, or another turn may stand before one whose text was read.
-        lacking = {space: store.unembedded(space, model) for space, nodes in lacking.items() if nodes}
+        lacking = {space: store.unembedded(space, model, keys=keys) for space, nodes in lacking.items() if nodes}
 
 
-def embedded_snapshot(store: Store, space: SpaceId, encoder: TextEncoder) -> Snapshot:
+def embedded_snapshot(
+    store: Store, space: SpaceId, encoder: TextEncoder, *, part: Neighbourhood | None = None
+) -> Snapshot:
     """The current graph of a space with text embeddings, for writers: those that the store lacks are written to it.
 
     A damaged vector counts as missing.
@@ -53,14 +58,16 @@ def embedded_snapshot(store: Store, space: SpaceId, encoder: TextEncoder) -> Sna
         store: The graph.
         space: The space.
         encoder: The text encoder.
+        part: The part of the space to read; None for all of it.
 
     Raises:
         UnknownSpaceError: If there is no such space.
     """
 
     def read(*, checks_vectors: bool) -> Snapshot:
-        embed_lacking(store, [space], encoder, checks_vectors=checks_vectors, to_indexes=False)
-        return store.snapshot(space, embedding_model=encoder.model_id)
+        keys = None if part is None else part.nodes
+        embed_lacking(store, [space], encoder, checks_vectors=checks_vectors, to_indexes=False, keys=keys)
+        return store.snapshot(space, embedding_model=encoder.model_id, part=part)
 
     try:
         return read(checks_vectors=False)

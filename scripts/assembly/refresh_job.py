@@ -60,7 +60,8 @@ def _prepared(job: RefreshJob, name: str) -> Callable[[Sequence[View]], list[tup
     checkpoint = load_checkpoint(Path(job.checkpoint), text_encoder=encoder.model_id)
 
     def encode(view: View) -> Encoded:
-        return encoded(checkpoint, view, embedded_snapshot(graph, view.space, encoder), device=job.device)
+        snapshot = embedded_snapshot(graph, view.space, encoder)
+        return encoded(checkpoint, view, snapshot, name, device=job.device, keep=graph.put_word_statistics)
 
     write = local_writer(index, encode)
     return lambda views: list(write(name, views))

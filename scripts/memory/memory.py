@@ -485,6 +485,7 @@ class Memory:
                 top_k=top_k,
                 asked_at=time,
                 turn_ids=None if turn_ids is None else [*map(TurnId, options.listed(turn_ids))],
+                statistics=self._parts.word_statistics(name),
             )
 
     def _last_day(self, spaces: Sequence[SpaceId]) -> date | None:

@@ -11,7 +11,7 @@ from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.errors import IndexMismatchError
-from locigraph.retrieval.protocols import Retriever
+from locigraph.retrieval.protocols import GraphVectors, Retriever
 from locigraph.scripts.assembly import defaults, opening
 from locigraph.scripts.assembly.search_parts import SearchParts, indexer_of, texts_of
 from locigraph.scripts.assembly.settings import DEFAULT, EncoderSettings, IndexSettings
@@ -22,9 +22,9 @@ from locigraph.scripts.memory.asked_spaces import AskedSpaces
 
 if TYPE_CHECKING:
     from locigraph.consolidation.protocols import Extractor
+    from locigraph.gnn.sketch import LexicalStatistics
     from locigraph.kg.snapshot import Snapshot
     from locigraph.retrieval.index.milvus import MilvusIndex
-    from locigraph.retrieval.index.milvus_collection import Collection
     from locigraph.retrieval.query_generator import QueryGenerator
     from locigraph.scripts.assembly.graphs import GraphWriter
     from locigraph.training.checkpoint import Checkpoint
@@ -147,7 +147,7 @@ class Parts:
                 defaults.remember_checkpoint(self.graph, defaults.checkpoint_folder(self._checkpoint, self.graph))
         return self._embeddings
 
-    def _for_v2(self, spaces: Sequence[SpaceId]) -> tuple[Collection | None, str]:
+    def _for_v2(self, spaces: Sequence[SpaceId]) -> tuple[GraphVectors | None, str]:
         """The collection for v2 if the memory is read-only, else None; and why v2 cannot answer, empty if it can.
 
         A writer brings the embeddings up to date before each search; for a reader they must be up to date already.
@@ -158,7 +158,7 @@ class Parts:
         if found is None or not self.is_readonly:
             return None, self.why_no_v2
         try:
-            return found.collection(spaces), ""
+            return found.readable(spaces), ""
         except StaleEmbeddingsError as error:
             return None, str(error)
 
@@ -168,6 +168,14 @@ class Parts:
         if found is None:
             raise LocigraphError(f"v2 cannot be used: {self.why_no_v2}")
         return found
+
+    def word_statistics(self, space: SpaceId) -> LexicalStatistics | None:
+        """The counts of words with which v2's vectors of a space were made; None if v2 cannot be used now."""
+        try:
+            live = self.live()
+            return None if live is None else live.word_statistics(space)
+        except LocigraphError:  # such as an embedded index that another process has open
+            return None
 
     def checkpoint(self) -> Checkpoint:
         """The checkpoint that v2 uses, or would use; raises CheckpointError if it cannot be read."""
@@ -211,7 +219,7 @@ class Parts:
 
             embeddings = self.require_live()
             if collection is None:
-                collection = embeddings.collection(spaces) if self.is_readonly else embeddings.current(spaces)
+                collection = embeddings.readable(spaces) if self.is_readonly else embeddings.current(spaces)
             questions = CheckpointQueryEncoder(embeddings.checkpoint, self.encoder)
             texts = texts_of(self.graph, is_joint=asked.is_joint)
             together = (lambda space, as_of: tuple(spaces)) if asked.is_joint else None

@@ -93,7 +93,8 @@ class Place:
 
     def victims(self) -> Any:
         """Everything that is stored of the victim."""
-        due = [self.collection, self.live.current([VICTIM])]
+        self.live.current([VICTIM])
+        due = [self.collection, self.live.collection([VICTIM])]
         vectors = [{key: v.tobytes() for key, v in each.vectors(VICTIM, self.keys).items()} for each in due]
         store = self.store
         return (
@@ -278,6 +279,8 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
     },
     LiveEmbeddings: {
         "current": lambda at: at.live.current([at.name]).search(_of_width(at), SearchFilter(at.name), top_k=100),
+        "readable": lambda at: at.live.readable([at.name]).search(_of_width(at), SearchFilter(at.name), top_k=100),
+        "word_statistics": lambda at: at.live.word_statistics(at.name),
         "collection": lambda at: at.live.collection([at.name]).rows(at.name),
         "drift": lambda at: at.live.drift(at.name),
         **dict.fromkeys(("update", "refresh", "verify")),

@@ -33,11 +33,9 @@ class CountingStore(Store):
 
     reads = 0
 
-    def snapshot(
-        self, space: SpaceId, *, as_of: datetime | None = None, embedding_model: str | None = None
-    ) -> Snapshot:
+    def snapshot(self, space: SpaceId, **options: Any) -> Snapshot:
         self.reads += 1
-        return super().snapshot(space, as_of=as_of, embedding_model=embedding_model)
+        return super().snapshot(space, **options)
 
 
 def made(store: Store, *spaces: str) -> list[SpaceId]:

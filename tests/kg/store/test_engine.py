@@ -64,8 +64,9 @@ def test_a_store_carries_our_mark_and_one_of_an_earlier_version_gets_it(tmp_path
         connection.execute("ALTER TABLE provenance DROP COLUMN worded")
         for column in ("revision", "user", "agent", "embedded_by"):
             connection.execute(f"ALTER TABLE spaces DROP COLUMN {column}")
-        for table in ("changed_spaces", "tombstones", "tombstone_marks", "spent", "coined_labels"):
+        for table in ("changed_spaces", "word_statistics", "tombstones", "tombstone_marks", "spent", "coined_labels"):
             connection.execute(f"DROP TABLE {table}")
+        connection.execute("DROP INDEX ix_turns_space_session_id_position")
         connection.execute("UPDATE alembic_version SET version_num = '0001'")
     assert mark == int.from_bytes(b"Loci")
     with pytest.raises(

@@ -31,6 +31,12 @@ def migrated(path: Path) -> sa.Engine:
     return engine
 
 
+def undo_0011(connection: sqlite3.Connection) -> None:
+    connection.execute("ALTER TABLE changed_spaces DROP COLUMN node_key")
+    connection.execute("DROP INDEX ix_turns_space_session_id_position")
+    connection.execute("DROP TABLE word_statistics")
+
+
 def test_the_migrations_make_the_tables_that_the_code_expects(tmp_path: Path) -> None:
     engine = migrated(tmp_path / "migrated.sqlite")
     with engine.connect() as connection:
@@ -89,7 +95,7 @@ def test_opening_twice_migrates_once(tmp_path: Path) -> None:
     path = tmp_path / "graph.sqlite"
     with Store(path), Store(path) as second:
         second.append_turns([make_turn(0, "hello")])
-    assert dump(path)["alembic_version"] == [("0010",)]
+    assert dump(path)["alembic_version"] == [("0011",)]
     with Store(path) as third:
         assert third.spaces() == [SPACE]
 
@@ -106,6 +112,7 @@ def test_what_models_cost_is_taken_over_from_the_texts_in_which_it_stood(tmp_pat
         connection.execute("INSERT INTO settings VALUES (?, ?)", [f"spent/{SPACE}", json.dumps(pages)])
         connection.execute("DROP TABLE tombstone_marks")
         connection.execute("ALTER TABLE spaces DROP COLUMN embedded_by")
+        undo_0011(connection)
         connection.execute("UPDATE alembic_version SET version_num = '0005'")
     connection.close()
     one = Spent(1, 90, 10, 0.5)
@@ -124,6 +131,7 @@ def test_what_was_spent_before_replies_were_counted_goes_on_with_these_counts(tm
             connection.execute(f"ALTER TABLE spent DROP COLUMN {name}")
         connection.execute("DROP TABLE tombstone_marks")
         connection.execute("ALTER TABLE spaces DROP COLUMN embedded_by")
+        undo_0011(connection)
         connection.execute("UPDATE alembic_version SET version_num = '0007'")
     with Store(path) as store:
         store.add_spent(SPACE, "t0", "architect", Spent(invalid=2, failed_requests=1))
@@ -145,6 +153,7 @@ def test_what_spaces_said_of_the_labels_that_they_shared_is_kept_by_none(tmp_pat
         connection.execute("UPDATE relation_labels SET description = 'At the clinic.' WHERE name = 'ADOPTED'")
         connection.execute("DROP TABLE tombstone_marks")
         connection.execute("ALTER TABLE spaces DROP COLUMN embedded_by")
+        undo_0011(connection)
         connection.execute("UPDATE alembic_version SET version_num = '0006'")
     with Store(path) as store:
         label = store.relation_labels(SPACE)["ADOPTED"]

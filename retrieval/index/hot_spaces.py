@@ -1,0 +1,125 @@
+"""Copies in memory of the spaces that are in use, from which searches are answered without asking the index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from threading import RLock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.types import NodeId, SpaceId
+from locigraph.retrieval.index.memory_vectors import MemoryVectors
+from locigraph.retrieval.index.milvus_collection import IndexRow
+from locigraph.retrieval.protocols import GraphVectors, SearchFilter, VectorMatch
+
+_MOST_BYTES = 2**30
+
+
+class HotSpaces:
+    """Whole spaces of one collection in memory, with an exact search; the least recently used ones make room.
+
+    The index stays the system of record: a copy is made from what was written to it, or read from it.
+
+    Args:
+        most: Bytes that all copies may hold together. One that is larger by itself is not kept.
+    """
+
+    def __init__(self, *, most: int = _MOST_BYTES) -> None:
+        self._most = most
+        self._vectors = MemoryVectors()
+        self._used: dict[SpaceId, None] = {}  # most recently used last
+        self._lock = RLock()
+
+    def __contains__(self, space: SpaceId) -> bool:
+        return space in self._used
+
+    def put(self, space: SpaceId, snapshot: Snapshot, rows: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
+        """Keep a space: the given rows of its snapshot, with their vectors, float32 [rows, dim], and no others."""
+        with self._lock:
+            self.drop([space])
+            self._vectors.add_nodes(space, snapshot, rows, vectors)
+            self._used[space] = None
+            self._make_room()
+
+    def put_rows(self, space: SpaceId, rows: Sequence[IndexRow], vectors: Mapping[int, NDArray[np.float32]]) -> None:
+        """Keep a space as an index holds it: its rows, and their vectors by node key."""
+        matches = [(VectorMatch(row.node_id, row.type, row.turn_ids, 0.0), row.recorded_at) for row in rows]
+        with self._lock:
+            self.drop([space])
+            if rows:
+                self._vectors.add(space, matches, np.stack([vectors[row.node_key] for row in rows]))
+            self._used[space] = None
+            self._make_room()
+
+    def change(
+        self,
+        space: SpaceId,
+        snapshot: Snapshot,
+        rows: NDArray[np.int64],
+        vectors: NDArray[np.float32],
+        *,
+        gone: Iterable[NodeId] = (),
+    ) -> None:
+        """Replace or add some rows of a space, and remove others; does nothing if the space is not kept."""
+        with self._lock:
+            if space in self._used:
+                self._vectors.add_nodes(space, snapshot, rows, vectors)
+                for node_id in gone:
+                    self._vectors.remove(space, node_id)
+                self._make_room()
+
+    def vectors(self, space: SpaceId, nodes: Mapping[int, NodeId]) -> dict[int, NDArray[np.float32]]:
+        """Kept vectors of some nodes, given by their keys and IDs, by key."""
+        found = ((key, self._vectors.vector(space, node_id)) for key, node_id in nodes.items())
+        return {key: vector for key, vector in found if vector is not None}
+
+    def drop(self, spaces: Iterable[SpaceId]) -> None:
+        """Do not keep these spaces any longer."""
+        with self._lock:
+            for space in spaces:
+                self._used.pop(space, None)
+                self._vectors.drop(space)
+
+    def holds(self, spaces: Sequence[SpaceId]) -> bool:
+        """Whether all of these spaces are kept, which then count as used."""
+        with self._lock:
+            if not all(space in self._used for space in spaces):
+                return False
+            for space in spaces:
+                self._used[space] = self._used.pop(space)
+            return True
+
+    def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch]:
+        """The most similar rows of kept spaces, best first; ties by node ID."""
+        with self._lock:
+            return self._vectors.search(vector, scope, top_k=top_k)
+
+    def _make_room(self) -> None:
+        held = {space: self._vectors.nbytes(space) for space in self._used}
+        room = self._most - sum(held.values())
+        for space in list(held):
+            if room >= 0:
+                break
+            self.drop([space])
+            room += held[space]
+
+
+class HotSearch:
+    """A collection, searched in memory where all asked spaces are kept there.
+
+    Args:
+        collection: The collection.
+        hot: Copies of some of its spaces, as they are now.
+    """
+
+    def __init__(self, collection: GraphVectors, hot: HotSpaces) -> None:
+        self._collection, self._hot = collection, hot
+        self.name, self.version = collection.name, collection.version
+
+    def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch]:
+        """The most similar rows, best first; see ``GraphVectors``."""
+        spaces = (scope.space,) if isinstance(scope.space, str) else scope.space
+        searched = self._hot if self._hot.holds([SpaceId(space) for space in spaces]) else self._collection
+        return searched.search(vector, scope, top_k=top_k)
