@@ -142,8 +142,13 @@ class GraphReader:
         """The given counts of words, or those of all turns and their neighbours."""
         if self._given is not None:
             return self._given
-        rows, speakers = self._with_neighbours(self.turns, self._ends[0]), self._speakers
-        texts = (_words(self.snapshot, row, speakers) for row in rows.tolist())
+        return self.counted(np.ones(self.snapshot.num_nodes, dtype=bool))
+
+    def counted(self, known: NDArray[np.bool_]) -> LexicalStatistics:
+        """The counts of words of the turns and their neighbours where ``known``, bool [nodes of the snapshot]."""
+        rows = self._with_neighbours(self.turns, self._ends[0])
+        rows = rows[known[rows]]
+        texts = (_words(self.snapshot, row, self._speakers) for row in rows.tolist())
         return LexicalStatistics.of(zip(texts, self._kinds[rows].tolist(), strict=True))
 
     def inputs(self, turns: NDArray[np.int64] | None = None) -> GraphInputs:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, text
 
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.store import tables
-from locigraph.kg.store.statements import rows_in
+from locigraph.kg.store.as_of import among
+from locigraph.kg.store.statements import chunks
 from locigraph.kg.types import SpaceId
 
 _NEXT = "NEXT"  # family of the edges between a turn and the one after it in its session
@@ -61,27 +62,33 @@ def around(
     nodes = {*_types(connection, space, known | graph.touching(known))}
     if len(nodes) > most:
         return None
-    n, p, t = tables.nodes.c, tables.provenance.c, tables.turns.c
-    query = (
-        select(t.key, t.session_id)
-        .join(tables.provenance, p.turn_key == t.key)
-        .join(tables.nodes, n.key == p.node_key)
-        .where(n.type == EPISODE)
+    turns, sessions = set[int](), set[str]()
+    of_nodes = (
+        "SELECT t.key, t.session_id FROM turns t JOIN provenance p ON p.turn_key = t.key "
+        "JOIN nodes n ON n.key = p.node_key WHERE n.type = :type AND "
     )
-    rows = list(rows_in(connection, query, n.key, nodes))
-    turns = {int(row.key) for row in rows}
-    for session in {row.session_id for row in rows}:
-        first = select(t.key).where(t.space == space, t.session_id == session).order_by(t.position, t.key)
-        turns.update(int(key) for key in connection.scalars(first.limit(_OPENING)))
+    for chunk in chunks(sorted(nodes)):
+        for row in connection.execute(text(of_nodes + among(chunk, "n.key")), {"type": EPISODE}):
+            turns.add(int(row.key))
+            sessions.add(row.session_id)
+    first = text(
+        "SELECT key FROM turns WHERE space = :space AND session_id = :session ORDER BY position, key LIMIT :count"
+    )
+    for session in sorted(sessions):
+        found = connection.scalars(first, {"space": space, "session": session, "count": _OPENING})
+        turns.update(int(key) for key in found)
     reached &= nodes
     gone = sorted({*changed} - {*types})
     return Neighbourhood(tuple(sorted(reached)), tuple(sorted(nodes)), tuple(sorted(turns)), tuple(gone))
 
 
 def _types(connection: Connection, space: SpaceId, keys: Iterable[int]) -> dict[int, str]:
-    n = tables.nodes.c
-    query = select(n.key, n.type).where(n.space == space)
-    return {int(row.key): row.type for row in rows_in(connection, query, n.key, sorted(keys))}
+    """Types of the nodes of a space that have these keys."""
+    found: dict[int, str] = {}
+    for chunk in chunks(sorted(keys)):
+        query = text(f"SELECT key, type FROM nodes WHERE {among(chunk, 'key')} AND space = :space")
+        found.update((int(row.key), row.type) for row in connection.execute(query, {"space": space}))
+    return found
 
 
 class _Edges:
@@ -91,8 +98,8 @@ class _Edges:
         self._connection = connection
         labels = tables.relation_labels.c
         found = connection.execute(select(labels.name, labels.family).where(labels.family.in_(sorted(families)))).all()
-        self._all = [row.name for row in found]
-        self._next = [row.name for row in found if row.family == _NEXT]
+        self._all = frozenset(row.name for row in found)
+        self._next = frozenset(row.name for row in found if row.family == _NEXT)
 
     def touching(self, keys: Iterable[int]) -> set[int]:
         """The other ends of all edges at some nodes."""
@@ -109,10 +116,13 @@ class _Edges:
             found = found | last
         return found
 
-    def _other_ends(self, keys: Iterable[int], labels: list[str]) -> set[int]:
-        r = tables.relations.c
+    def _other_ends(self, keys: Iterable[int], labels: Collection[str]) -> set[int]:
         found: set[int] = set()
-        for end, other in ((r.source, r.target), (r.target, r.source)):
-            query = select(other.label("key")).where(r.label.in_(labels))
-            found.update(int(row.key) for row in rows_in(self._connection, query, end, sorted(keys)))
+        for chunk in chunks(sorted(keys)):
+            # Keys stand in the text of the query: binding hundreds of values takes longer than finding the rows.
+            query = text(
+                f"SELECT target, label FROM relations WHERE {among(chunk, 'source')} "
+                f"UNION ALL SELECT source, label FROM relations WHERE {among(chunk, 'target')}"
+            )
+            found.update(int(key) for key, label in self._connection.execute(query) if label in labels)
         return found

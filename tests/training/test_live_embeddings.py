@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -96,7 +97,7 @@ def test_a_new_turn_is_encoded_with_its_space_and_no_other(place: Place) -> None
     place.checkpoint.network.nodes.register_forward_pre_hook(lambda _, args: encoded.append(args[0].num_turns))
     place.say(TURNS[SPACE][3])
     assert place.live.update() == 1
-    assert encoded == [1]  # the first turn of another session, which reaches no other
+    assert encoded == [4]  # all of so small a space, since its words are counted again
     assert place.index.alias_target(GRAPH_ALIAS) == before
     assert place.live.collection([SPACE]).count(SPACE) == 4
     assert place.live.update() == 0
@@ -218,13 +219,15 @@ def long_talk(count: int) -> tuple[Turn, ...]:
     return make_turns(*(lines[i : i + 7] for i in range(0, count, 7)))
 
 
-def test_turn_by_turn_only_what_a_turn_reaches_is_encoded_and_the_words_are_counted_at_doublings(
+def test_turn_by_turn_only_what_a_turn_reaches_is_encoded_and_the_words_are_counted_now_and_then(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoded: list[int] = []
     place.checkpoint.network.nodes.register_forward_pre_hook(lambda _, args: encoded.append(args[0].num_turns))
     turns = long_talk(40)
-    whole = [2, 4, 8, 16, 32]
+    whole = [1]
+    while whole[-1] < 40:
+        whole.append(math.ceil(1.25 * whole[-1]))
     for count in range(1, len(turns) + 1):
         place.say(*turns[:count])
         encoded.clear()
@@ -234,7 +237,7 @@ def test_turn_by_turn_only_what_a_turn_reaches_is_encoded_and_the_words_are_coun
         assert all(found.is_clean for found in place.live.verify([SPACE])), count
         counts = place.live.word_statistics(SPACE)
         assert counts is not None
-        assert counts.turns == max([1, *(each for each in whole if each <= count)])
+        assert counts.turns == max(each for each in whole if each <= count)
 
 
 def test_a_change_that_reaches_too_much_is_written_as_a_whole(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
