@@ -37,6 +37,7 @@ from tests.servers.milvus import MilvusServer
 from tests.servers.postgresql import PostgresServer
 from tests.servers.processes import open_folder
 
+_LATER_S = 5
 _SPACES = ("harbor", "meadow", "cove")
 _MOST = 12  # turns of a space, before it is forgotten
 _CALLS = 60  # most actions make fewer writing calls than this
@@ -138,12 +139,32 @@ def _check(place: _Place, truth: _Truth, action: Action, way: str, at: int, dela
             crashing.join()
         in_child(lambda: _completed(place, truth, action, is_acknowledged=ended is True))
     except ChildError as error:
-        raise AssertionError(f"{what}: {error}") from error
-    if action.name.startswith("add"):
-        truth.there[action.space] |= {*action.turns}
-    elif action.name.startswith("forget"):
-        truth.there[action.space] -= {*action.turns}
-        truth.gone[action.space] |= {*action.turns}
+        later = _repaired(place)
+        raise AssertionError(f"{what}: {error}; {later}") from error
+    finally:  # also after a failure, which would make all later tries fail
+        if action.name.startswith("add"):
+            truth.there[action.space] |= {*action.turns}
+        elif action.name.startswith("forget"):
+            truth.there[action.space] -= {*action.turns}
+            truth.gone[action.space] |= {*action.turns}
+
+
+def _repaired(place: _Place) -> str:
+    """What is still wrong with the index some seconds after a failure; it is repaired for the next try."""
+    time.sleep(_LATER_S)
+
+    def look() -> str:
+        with place.open() as memory:
+            found = indexer_of(memory._graph, memory._parts.index(), memory._encoder)
+            wrong = [each for each in found.verify() if not each.is_clean]
+            memory._parts.require_live().refresh()
+            found.rebuild()
+            return f"{_LATER_S} s later the index of descriptions has {wrong or 'no differences'}"
+
+    try:
+        return str(in_child(look))
+    except ChildError as error:
+        return f"and later: {error}"
 
 
 def _disturbed(place: _Place, action: Action, way: str, at: int) -> bool:
