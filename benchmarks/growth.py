@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -118,22 +118,26 @@ def grown(sizes: Sequence[int], *, rounds: int) -> dict[int, dict[str, float]]:
                     turn = next(turns)
                     asked = f"What was said of {' '.join(turn['text'].split()[:6])}?"
                     rest = f"When did {turn['speaker']} talk about number {number}?"
-                    work: dict[str, Callable[[], object]] = {"add": lambda turn=turn: memory.add(**turn)}
+                    work: dict[str, Callable[[], object]] = {"add": partial(memory.add, **turn)}
                     for strategy in ("v2", "v1"):
-                        ask = lambda text, name=strategy: memory.recall(text, space=_SPACE, strategy=name)  # noqa: E731
-                        work[f"{strategy} after an add"] = lambda ask=ask, text=asked: ask(text)
-                        work[f"{strategy} again"] = lambda ask=ask, text=rest: ask(text)
+                        ask = partial(memory.recall, space=_SPACE, strategy=strategy)
+                        work[f"{strategy} after an add"], work[f"{strategy} again"] = (
+                            partial(ask, asked),
+                            partial(ask, rest),
+                        )
                     query = encoder.encode([asked])[0]
-                    work["numpy add"] = lambda text=turn["text"], rows=matrix: np.append(
-                        rows, encoder.encode([text]), 0
-                    )
-                    work["numpy recall"] = lambda query=query, rows=matrix: np.argsort(-(rows @ query))[:10]
+                    work["numpy add"] = partial(np.append, matrix, encoder.encode([turn["text"]]), 0)
+                    work["numpy recall"] = partial(_nearest, matrix, query)
                     for name, each in work.items():
                         times.setdefault(name, []).append(cpu_ms(each))
                     held += 1
                 found[size] = {name: float(np.median(values)) for name, values in times.items()}
                 found[size]["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
     return found
+
+
+def _nearest(matrix: NDArray[np.float32], query: NDArray[np.float32]) -> NDArray[np.int64]:
+    return np.argsort(-(matrix @ query))[:10]
 
 
 def exponents(found: dict[int, dict[str, float]]) -> dict[str, float]:

@@ -15,7 +15,15 @@ from locigraph.consolidation.errors import LanguageModelError, MissingReplyError
 from locigraph.consolidation.ledger import Origin
 from locigraph.kg.counts import Spent
 from locigraph.kg.errors import same_beginning
-from locigraph.kg.files import MAKE_ROOM, ensure_table, has_table, is_of_disk, opened_sqlite, replace_file
+from locigraph.kg.files import (
+    MAKE_ROOM,
+    ensure_table,
+    has_table,
+    is_of_disk,
+    make_private_folder,
+    opened_sqlite,
+    replace_file,
+)
 
 #: ``auto`` uses recorded replies and requests the others, ``record`` requests all again, ``replay`` requests none.
 CassetteMode = Literal["auto", "record", "replay"]
@@ -96,7 +104,7 @@ class Cassette:
     ) -> None:
         """Record a failed request and its attempts, both for replays and as a text file for people to read."""
         path, key = self.failure_file(request), key_of(request)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path.parent)
         parts = [f"--- {message['role']}\n{message['content']}" for message in request["messages"]]
         for reply, fault in attempts:
             parts += [f"--- fault\n{fault}"] if reply is None else [f"--- reply\n{reply}\n--- fault\n{fault}"]
@@ -128,7 +136,7 @@ class Cassette:
             raise LanguageModelError(
                 f"{self.path}: there is no such cassette to replay; first record it with mode auto"
             )
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self.path.parent)
         columns = "(key TEXT PRIMARY KEY, request TEXT NOT NULL, reply TEXT NOT NULL)"
         with opened_sqlite(self.path, self._failed, table="calls", columns=columns) as file:
             if self.mode != "replay":

@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from typing import Any
 STORE_ID, CACHE_ID = int.from_bytes(b"Loci"), int.from_bytes(b"LocC")
 #: Advice to the user after an error for which ``is_of_disk`` is true.
 MAKE_ROOM = "repair the disk or make room on it, and run the command again"
+_PRIVATE_FILE, _PRIVATE_FOLDER = 0o600, 0o700
 _REPLACING = threading.Lock()
 _SEAL = "sha256"
 
@@ -55,9 +56,27 @@ def replace_file(path: Path, content: str | bytes) -> None:
     """Write a file atomically: ``path`` is replaced only once all content is on the disk; an error changes nothing."""
     part = path.with_name(path.name + ".part")
     with _REPLACING:  # two threads that write the same path would share one ".part" file
+        part.unlink(missing_ok=True)
+        make_private(part)
         part.write_bytes(content.encode() if isinstance(content, str) else content)
         sync(part)
         os.replace(part, path)
+
+
+def make_private(path: Path) -> None:
+    """Create an empty file that only its owner may read, unless there is something; errors are left to what opens it.
+
+    SQLite gives the files that it keeps beside a database the permissions of the database.
+    """
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _PRIVATE_FILE))
+
+
+def make_private_folder(path: Path) -> None:
+    """Create a folder, and those above it, that only their owner may enter; existing ones stay as they are."""
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
 
 
 def sync(path: Path) -> None:
@@ -112,6 +131,7 @@ def opened_sqlite(
         table: Name of its only table, which is created if absent.
         columns: Column definitions: what follows the table name in ``CREATE TABLE``.
     """
+    make_private(path)
     try:
         with closing(sqlite3.connect(path, timeout=60)) as connection:
             if is_foreign(connection, application_id=CACHE_ID, is_earlier=lambda file: _holds(file, table, columns)):

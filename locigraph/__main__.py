@@ -8,7 +8,11 @@ from typing import NoReturn
 
 
 def main() -> None:
-    """Run a command. An interrupt prints one line and exits with code 2, even while modules are being imported."""
+    """Run a command. An interrupt prints one line and exits with code 2, even while modules are being imported.
+
+    What commands write is what people said, so only its owner may read it.
+    """
+    os.umask(0o077)
     try:
         from locigraph.scripts import cli
     except KeyboardInterrupt:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -140,6 +141,7 @@ class LiveEmbeddings:
             ``writer``.
         """
         spaces = self._store.spaces()
+        self._last.hot.keep_only(spaces)
         if not spaces:
             return 0
         collection = self._in_use()
@@ -209,6 +211,11 @@ class LiveEmbeddings:
                     collection.delete_space(space)
         self._write_due(self._required(), known)
         return done
+
+    def drop(self, spaces: Sequence[SpaceId]) -> None:
+        """Discard what is held in memory of spaces from which something is forgotten."""
+        for space in spaces:
+            self._last.forget(space)
 
     def readable(self, spaces: Sequence[SpaceId]) -> GraphVectors:
         """The collection for searches of some spaces, for readers; raises the errors of ``collection``."""
@@ -318,6 +325,9 @@ class LiveEmbeddings:
                 for space in due:
                     with self._store.held(f"{GRAPH_ALIAS}/{space}"):
                         self._write(collection, space)
+                        with suppress(UnknownSpaceError):  # forgotten by another process meanwhile
+                            if not self._last.is_whole(space) and self._due(collection, [space]):
+                                self._write(collection, space)  # beside what had changed, it lacked rows
         self._synchronise(collection, spaces)
         return collection, len(due)
 
@@ -352,16 +362,30 @@ class LiveEmbeddings:
         self._remember_writes_to(collection)  # a refresh may have put another one in use since
         number, changed = self._store.changed_nodes(space)
         try:
-            if self._store.embedded_by(space) != self._last.token:
+            if not self._is_own(space):
                 self._last.forget(space)
                 collection.synchronise()
-            if not changed or not self._write_changed(collection, space, changed):
+            if changed is not None and not changed:
+                if collection.count(space) == self._store.node_counts(space)[EPISODE]:
+                    self._last.found(space, is_whole=True)  # another process was faster
+                    return
+                changed = None
+            if changed is None or not self._write_changed(collection, space, changed):
+                # Listed first: if the process dies after it has counted the words, all turns must be written by whoever
+                # is next, since their vectors are still those of the earlier counts.
+                self._store.list_changed([space])
+                number, _ = self._store.changed_nodes(space)
                 self._write_whole(collection, space)
         except UnknownSpaceError:  # forgotten by another process meanwhile, which its indexer deletes
             self._last.forget(space)
             return
         collection.flush()
-        self._store.acknowledge_change(space, number, by=self._last.token)
+        # Unique, so that other processes see that the vectors were written again, although nothing else has changed.
+        self._store.acknowledge_change(space, number, by=f"{self._last.token}/{secrets.token_hex(4)}")
+
+    def _is_own(self, space: SpaceId) -> bool:
+        """Whether this process wrote the embeddings of a space last."""
+        return self._last.is_token(self._store.embedded_by([space]).get(space))
 
     def _write_changed(self, collection: Collection, space: SpaceId, changed: frozenset[int]) -> bool:
         """Write the turns that changed nodes reach; False, with nothing written, if the whole space must be."""
@@ -413,15 +437,15 @@ class LiveEmbeddings:
         ]
         # Read before the rows are written, since rows that are not flushed are slow to list.
         surplus = {*collection.node_keys(space)} - nodes.keys()
-        if statistics is not None:
-            self._store.put_word_statistics(space, self._own_name(collection), statistics.as_bytes())
+        counts = statistics or LexicalStatistics.of([])
+        self._store.put_word_statistics(space, self._own_name(collection), counts.as_bytes())
         collection.upsert(snapshot_rows(space, snapshot, rows[moved]), vectors[moved])
         collection.delete_nodes(space, sorted(surplus))
-        in_use = vectors.copy()
-        for row, (key, _) in enumerate(nodes.items()):
-            if row not in {*moved}:
-                in_use[row] = known[key]
-        self._last.written(space, statistics, snapshot, rows, in_use)
+        in_use, keys, is_new = vectors.copy(), [*nodes], np.zeros(len(vectors), dtype=bool)
+        is_new[moved] = True
+        for row in np.flatnonzero(~is_new).tolist():
+            in_use[row] = known[keys[row]]
+        self._last.written(space, counts, snapshot, rows, in_use)
 
     def _statistics(self, collection: Collection, space: SpaceId) -> LexicalStatistics | None:
         """The counts of words with which the vectors of a space in a collection were made; None if unknown."""
@@ -430,7 +454,8 @@ class LiveEmbeddings:
             content = self._store.word_statistics(space, self._own_name(collection))
             return None if content is None else LexicalStatistics.from_bytes(content)
 
-        if self._store.embedded_by(space) != self._last.token:  # another process may count the words again
+        self._remember_writes_to(collection)
+        if not self._is_own(space):  # another process may count the words again
             return read()
         return self._last.statistics.get(space, read)
 
@@ -450,20 +475,20 @@ class LiveEmbeddings:
         return HotSearch(collection, self._last.hot)
 
     def _fill(self, collection: Collection, space: SpaceId) -> None:
-        """Read a space from the index into memory."""
-        rows = collection.rows(space)
-        self._last.hot.put_rows(space, [*rows.values()], collection.vectors(space, [*rows]))
+        """Read a space from the index into memory, if there is room: reading it again and again would be worse."""
+        if self._last.hot.has_room(collection.count(space), collection.spec.dim):
+            rows = collection.rows(space)
+            self._last.hot.put_rows(space, [*rows.values()], collection.vectors(space, [*rows]))
 
     def _synchronise(self, collection: Collection, spaces: Sequence[SpaceId]) -> None:
         """Let reads of a server see what other processes wrote of spaces that have changed since the last time."""
         if self._index.is_embedded:
             return
-        found = {
-            space: (version, self._store.embedded_by(space)) for space, version in self._store.versions(spaces).items()
-        }
+        writers = self._store.embedded_by(spaces)
+        found = {space: (version, writers.get(space)) for space, version in self._store.versions(spaces).items()}
         if changed := [space for space, state in found.items() if self._last.seen.get(space) != state]:
             collection.synchronise()
-            self._last.hot.drop(space for space in changed if found[space][1] != self._last.token)
+            self._last.hot.drop(space for space in changed if not self._last.is_token(found[space][1]))
             self._last.seen |= found
 
     def _is_near(self, stored: NDArray[np.float32] | None, due: NDArray[np.float32], *, rounding: float = 0.0) -> bool:
@@ -499,6 +524,10 @@ class _LastWritten:
     _whole: set[SpaceId] = field(default_factory=set)
     _asked: set[SpaceId] = field(default_factory=set)
 
+    def is_token(self, writer: str | None) -> bool:
+        """Whether a writer, as the store names it, is this process."""
+        return writer is not None and writer.partition("/")[0] == self.token
+
     def is_whole(self, space: SpaceId) -> bool:
         """Whether the collection was found to hold all turns of a space; it then loses none without a change of it."""
         return space in self._whole
@@ -518,7 +547,7 @@ class _LastWritten:
     def written(
         self,
         space: SpaceId,
-        statistics: LexicalStatistics | None,
+        statistics: LexicalStatistics,
         snapshot: Snapshot,
         rows: NDArray[np.int64],
         vectors: NDArray[np.float32],

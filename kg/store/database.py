@@ -19,9 +19,9 @@ from locigraph.kg.errors import (
     abridged,
     shortened,
 )
-from locigraph.kg.files import MAKE_ROOM, is_of_disk
+from locigraph.kg.files import MAKE_ROOM, is_of_disk, make_private, make_private_folder
 from locigraph.kg.store import faults, migrations, postgresql
-from locigraph.kg.store.engine import Access, is_seeded, make_engine, seed_schema, shown_url
+from locigraph.kg.store.engine import Access, file_of, is_seeded, make_engine, seed_schema, shown_url
 
 
 class Database:
@@ -40,9 +40,11 @@ class Database:
     def __init__(self, url: str | Path, *, access: Access = "create") -> None:
         text_url = str(url)
         self.url = shown_url(text_url)
-        if "://" not in text_url and access == "create":
+        file = file_of(text_url)
+        if file is not None and access == "create":
             try:
-                Path(text_url).parent.mkdir(parents=True, exist_ok=True)
+                make_private_folder(file.parent)
+                make_private(file)
             except OSError as error:
                 raise StoreError(f"cannot create the folder of store {text_url!r}: {error.strerror}") from error
         self._engine = make_engine(text_url, access)

@@ -10,7 +10,7 @@ from sqlalchemy import delete, func, insert, select
 
 from locigraph.kg.store import changes, tables
 from locigraph.kg.store.database import Database
-from locigraph.kg.store.statements import chunks
+from locigraph.kg.store.statements import chunks, rows_in
 from locigraph.kg.types import SpaceId
 
 _OUTBOX, _CHANGED = tables.outbox.c, tables.changed_spaces.c
@@ -127,13 +127,12 @@ class Queues(Database):
             connection.execute(delete(tables.changed_spaces).where(_CHANGED.space == space, _CHANGED.seq <= up_to))
             connection.execute(sa.update(spaces).where(spaces.c.space == space).values(embedded_by=by))
 
-    def embedded_by(self, space: SpaceId) -> str | None:
-        """Who wrote the graph embeddings of a space last; None if nobody has."""
+    def embedded_by(self, spaces: Sequence[SpaceId]) -> dict[SpaceId, str | None]:
+        """Who wrote the graph embeddings of spaces last; None if nobody has. Unknown spaces are left out."""
+        table = tables.spaces.c
         with self._read() as connection:
-            by: str | None = connection.scalar(
-                select(tables.spaces.c.embedded_by).where(tables.spaces.c.space == space)
-            )
-            return by
+            rows = rows_in(connection, select(table.space, table.embedded_by), table.space, spaces)
+            return {SpaceId(row.space): row.embedded_by for row in rows}
 
     def list_changed(self, spaces: Sequence[SpaceId]) -> None:
         """Put spaces on that list, although nothing was changed, since their embeddings may be lacking."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from threading import RLock
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import NodeId, SpaceId
+from locigraph.retrieval.index.filters import filter_expression
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.index.milvus_collection import IndexRow
 from locigraph.retrieval.protocols import GraphVectors, SearchFilter, VectorMatch
@@ -45,6 +46,7 @@ class HotSpaces:
 
     def put_rows(self, space: SpaceId, rows: Sequence[IndexRow], vectors: Mapping[int, NDArray[np.float32]]) -> None:
         """Keep a space as an index holds it: its rows, and their vectors by node key."""
+        rows = [row for row in rows if row.node_key in vectors]  # others were deleted in between
         matches = [(VectorMatch(row.node_id, row.type, row.turn_ids, 0.0), row.recorded_at) for row in rows]
         with self._lock:
             self.drop([space])
@@ -74,6 +76,18 @@ class HotSpaces:
         """Kept vectors of some nodes, given by their keys and IDs, by key."""
         found = ((key, self._vectors.vector(space, node_id)) for key, node_id in nodes.items())
         return {key: vector for key, vector in found if vector is not None}
+
+    def has_room(self, rows: int, dim: int) -> bool:
+        """Whether a space of so many rows can be kept without dropping another."""
+        with self._lock:
+            held = sum(map(self._vectors.nbytes, self._used))
+            return held + MemoryVectors.bytes_of(rows, dim) <= self._most
+
+    def keep_only(self, spaces: Collection[SpaceId]) -> None:
+        """Drop all other spaces."""
+        known = {*spaces}
+        with self._lock:
+            self.drop([space for space in self._used if space not in known])
 
     def drop(self, spaces: Iterable[SpaceId]) -> None:
         """Do not keep these spaces any longer."""
@@ -120,6 +134,7 @@ class HotSearch:
 
     def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch]:
         """The most similar rows, best first; see ``GraphVectors``."""
+        filter_expression(scope)  # raises what the index would
         spaces = (scope.space,) if isinstance(scope.space, str) else scope.space
         searched = self._hot if self._hot.holds([SpaceId(space) for space in spaces]) else self._collection
         return searched.search(vector, scope, top_k=top_k)

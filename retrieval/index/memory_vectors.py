@@ -49,7 +49,7 @@ class MemoryVectors:
         room = self._room.get(space)
         needed = len(present) + len(rows)
         if room is None or needed > len(room):
-            grown = np.zeros((max(64, 2 * needed), vectors.shape[1]), dtype=np.float32)
+            grown = np.zeros((_capacity(needed), vectors.shape[1]), dtype=np.float32)
             if room is not None:
                 grown[: len(present)] = room[: len(present)]
             room = self._room[space] = grown
@@ -103,6 +103,11 @@ class MemoryVectors:
         room = self._room.get(space)
         return 0 if room is None else room.nbytes + _ROW_BYTES * len(self._rows[space])
 
+    @staticmethod
+    def bytes_of(rows: int, dim: int) -> int:
+        """About how many bytes a space of so many rows would hold."""
+        return _capacity(rows) * dim * 4 + _ROW_BYTES * rows
+
     def remove(self, space: str, node_id: NodeId) -> None:
         """Remove the row of a node; does nothing when there is none."""
         at = self._position.get(space, {}).pop(node_id, None)
@@ -144,6 +149,11 @@ class MemoryVectors:
             if (scope.types is None or row.type in scope.types) and (latest is None or recorded_at <= latest):
                 matches.append(VectorMatch(row.node_id, row.type, row.turn_ids, score))
         return sorted(matches, key=lambda match: (-match.score, match.node_id))[:top_k]
+
+
+def _capacity(rows: int) -> int:
+    """Rows for which there is room once there are so many: some more, so that adding one seldom copies them."""
+    return rows + rows // 4 + 8
 
 
 def _best_first(scores: NDArray[np.float32], top_k: int) -> Iterator[int]:

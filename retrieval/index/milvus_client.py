@@ -20,7 +20,7 @@ from pymilvus import MilvusClient
 from pymilvus.exceptions import MilvusException
 
 from locigraph.kg.errors import abridged
-from locigraph.kg.files import MAKE_ROOM, is_of_disk
+from locigraph.kg.files import MAKE_ROOM, is_of_disk, make_private_folder
 from locigraph.kg.temporary import held_folder
 from locigraph.retrieval.errors import IndexInUseError, IndexUnavailableError
 from locigraph.retrieval.index.milvus_server import ServerAccess, cure_of
@@ -65,7 +65,9 @@ class GuardedClient:
                 f"index {uri!r}: the path of an embedded index must end in .db; name such a path"
             )
         if self.is_embedded:
-            self.guarded("create its folder", lambda: Path(uri).parent.mkdir(parents=True, exist_ok=True))()
+            self.guarded(
+                "create its folder", lambda: make_private_folder(Path(uri).parent if is_reader else Path(uri))
+            )()
             self.guarded("open", _require_own_folder)(uri)
         self._connect()
 

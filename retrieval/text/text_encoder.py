@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from locigraph.kg.errors import abridged
-from locigraph.kg.files import MAKE_ROOM, is_of_disk, opened_sqlite
+from locigraph.kg.files import MAKE_ROOM, is_of_disk, make_private_folder, opened_sqlite
 from locigraph.kg.temporary import held_folder
 from locigraph.retrieval.errors import TextEncoderError
 from locigraph.retrieval.text.text_adapter import TextAdapter, apply_adapter, read_adapter
@@ -85,7 +85,7 @@ class CachedTextEncoder:
         self._cache = cache
         self._unwritable: Path | None = None
         with suppress(OSError):
-            cache.parent.mkdir(parents=True, exist_ok=True)
+            make_private_folder(cache.parent)
         folder = next(each for each in (cache.parent, *cache.parent.absolute().parents) if each.exists())
         if not os.access(cache if cache.exists() else folder, os.W_OK):
             # Where nothing can be written, the cache is a temporary file, so each process encodes its questions again.

@@ -87,9 +87,18 @@ class AsyncMemory:
             self._memory = None
             self._threads.shutdown()
 
-    async def close(self) -> None:
-        """Bring the indexes up to date and release all resources, once the running calls are done."""
-        await self.__aexit__(None, None, None)
+    async def close(self, *, flush: bool = True) -> None:
+        """Bring the indexes up to date and release all resources, once the running calls are done.
+
+        Without ``flush``, what is due for the indexes stays listed in the store, for whoever opens the memory next.
+        """
+        if self._memory is None:
+            return
+        try:
+            await self.call(lambda memory: memory.close(flush=flush))
+        finally:
+            self._memory = None
+            self._threads.shutdown()
 
     async def call(self, function: Callable[[Memory], _Result]) -> _Result:
         """Run a function on the memory in one thread, for several calls that belong together; returns its result."""

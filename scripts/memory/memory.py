@@ -135,21 +135,27 @@ class Memory:
             return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # An unused memory leaves pending updates to others, and an interrupted one does not wait for them.
+        self._close(kind, flush=self._parts.are_used and (kind is None or issubclass(kind, Exception)))
+
+    def _close(self, kind: type[BaseException] | None, *, flush: bool) -> None:
         with self._writing.lock, self._lock.lock:
             if self._lock.is_closed:
                 return
             try:
-                if self._parts.are_used and (kind is None or issubclass(kind, Exception)):
-                    # An unused memory leaves pending updates to others, and an interrupted one does not wait for them.
+                if flush:
                     with nullcontext() if kind is None else suppress(LocigraphError):
                         self.flush()
             finally:
                 self._writing.is_closed = self._lock.is_closed = True
                 self._parts.close()
 
-    def close(self) -> None:
-        """Bring the indexes up to date and release all resources; afterwards all other methods raise an error."""
-        self.__exit__(None)
+    def close(self, *, flush: bool = True) -> None:
+        """Bring the indexes up to date and release all resources; afterwards all other methods raise an error.
+
+        Without ``flush``, what is due for the indexes stays listed in the store, for whoever opens the memory next.
+        """
+        self._close(None, flush=flush and self._parts.are_used)
 
     # --- writing -------------------------------------------------------------------------------------------
 

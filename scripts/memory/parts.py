@@ -107,6 +107,8 @@ class Parts:
         """Discard what is held in memory of spaces from which something is forgotten."""
         spaces = [*spaces]
         self._kept.drop(spaces)
+        if self._embeddings is not None:
+            self._embeddings.drop(spaces)
         if self._writer is not None:
             for space in spaces:
                 self._writer.drop(space)

@@ -76,6 +76,8 @@ def application(
             warming = asyncio.create_task(service.warm_up())
             yield
             await warming
+            # What is due may take minutes, and is listed in the store; it is done when a question needs it.
+            await served.close(flush=False)
 
     app = FastAPI(
         title="Locigraph", description=_DESCRIPTION, version=__version__, lifespan=lifespan,

@@ -97,6 +97,8 @@ def read_keys(file: str | None, environment: Mapping[str, str] = os.environ) -> 
     """
     if file is not None:
         try:
+            if os.name == "posix" and Path(file).stat().st_mode & 0o077:
+                raise LocigraphError(f"key file {file!r} can be read by others; run chmod 600 on it")
             where, text = file, Path(file).read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise LocigraphError(f"key file {file!r} cannot be read: {error}") from error

@@ -92,7 +92,7 @@ def serve_stdio(memory: Memory) -> None:
             async for _ in signals:
                 status = 0
                 try:
-                    await served.close()
+                    await served.close(flush=False)
                 except LocigraphError as error:
                     log.error("%s", error)
                     status = error.exit_code

@@ -211,7 +211,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "versions": lambda at: at.store.versions([at.name]),
         "relation_labels": lambda at: at.store.relation_labels(at.name),
         "acknowledge_change": lambda at: at.store.acknowledge_change(at.name, 0),
-        "embedded_by": lambda at: at.store.embedded_by(at.name),
+        "embedded_by": lambda at: at.store.embedded_by([at.name]),
         "list_changed": lambda at: at.store.list_changed([SpaceId(f"{at.name}*")]),
         "held": lambda at: at.store.held(at.name),
         "is_held": lambda at: at.store.is_held(at.name),

@@ -18,7 +18,7 @@ from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.pipeline import Consolidator
 from locigraph.kg.store import Store
 from locigraph.kg.types import NodeId, SpaceId, Turn, TurnId
-from locigraph.retrieval.errors import IndexMismatchError
+from locigraph.retrieval.errors import IndexMismatchError, IndexUnavailableError
 from locigraph.retrieval.index.descriptions import DescriptionIndexer, Difference
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import MilvusIndex
@@ -238,6 +238,64 @@ def test_turn_by_turn_only_what_a_turn_reaches_is_encoded_and_the_words_are_coun
         counts = place.live.word_statistics(SPACE)
         assert counts is not None
         assert counts.turns == max(each for each in whole if each <= count)
+
+
+def test_a_space_whose_words_were_counted_again_but_not_written_is_written_whole_by_the_next(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = long_talk(26)
+    place.say(*turns[:20])
+    place.live.update()
+    place.say(*turns)  # more than a quarter more
+
+    def cut(*_: Any, **__: Any) -> None:
+        raise IndexUnavailableError("cut")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Collection, "upsert", cut)
+        with pytest.raises(IndexUnavailableError):
+            place.live.update()
+    other = LiveEmbeddings(place.store, place.index, place.checkpoint, ENCODER)
+    other.update()
+    assert all(found.is_clean for found in other.verify())
+    assert place.live.collection([SPACE]).count(SPACE) == 26
+
+
+def test_every_write_of_vectors_shows_in_the_store_even_by_the_same_process(place: Place) -> None:
+    seen = set()
+    for count in (3, 4, 5):
+        place.say(*TURNS[SPACE][:count])
+        place.live.update()
+        seen.add(place.store.embedded_by([SPACE])[SPACE])
+    assert len(seen) == 3
+
+
+def test_rows_that_are_lacking_beside_what_has_changed_are_written_in_the_same_update(place: Place) -> None:
+    turns = long_talk(21)
+    place.say(*turns[:20])
+    place.live.update()
+    held = place.collection()
+    held.delete_nodes(SPACE, held.node_keys(SPACE)[:3])
+    held.flush()
+    other = LiveEmbeddings(place.store, place.index, place.checkpoint, ENCODER)  # has not counted the rows yet
+    place.say(turns[20])
+    other.current([SPACE])
+    assert place.collection().count(SPACE) == 21
+    assert all(found.is_clean for found in other.verify())
+
+
+def test_a_forgotten_turn_leaves_the_copy_in_memory_at_once(place: Place) -> None:
+    place.say(*TURNS[SPACE], *TURNS[OTHER_SPACE])
+    for _ in range(2):
+        place.live.current([SPACE, OTHER_SPACE])
+    hot = place.live._last.hot
+    assert SPACE in hot
+    assert OTHER_SPACE in hot
+    place.live.drop([SPACE])
+    assert SPACE not in hot
+    place.store.forget_spaces([OTHER_SPACE])
+    place.live.update()
+    assert OTHER_SPACE not in place.live._last.hot
 
 
 def test_a_change_that_reaches_too_much_is_written_as_a_whole(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ ONE = {"name": "agent", "key": SECRET, "spaces": ["ana", "team/*"]}
 def test_keys_come_from_a_file_or_else_from_the_environment(tmp_path: Path) -> None:
     file = tmp_path / "keys.yaml"
     file.write_text(f"- name: agent\n  key: {SECRET[::-1]}\n  spaces: [ana]\n")
+    file.chmod(0o600)
     environment = {KEYS_VARIABLE: json.dumps([ONE])}
     from_file, from_environment = read_keys(str(file), environment), read_keys(None, environment)
     assert from_file.caller(SECRET[::-1]) == Caller("agent", ("ana",))
@@ -48,6 +49,7 @@ def test_without_keys_everyone_is_the_owner_and_with_keys_nobody_is() -> None:
 def test_malformed_keys_are_one_line_that_shows_no_key(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "keys.yaml"
     file.write_text(text)
+    file.chmod(0o600)
     with pytest.raises(LocigraphError) as error:
         read_keys(str(file), {})
     assert said in str(error.value)
@@ -58,6 +60,15 @@ def test_malformed_keys_are_one_line_that_shows_no_key(tmp_path: Path, text: str
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(LocigraphError, match=r"no\.yaml' cannot be read"):
         read_keys(str(tmp_path / "no.yaml"), {})
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604])
+def test_a_key_file_that_others_can_read_is_refused_with_the_cure(mode: int, tmp_path: Path) -> None:
+    file = tmp_path / "keys.yaml"
+    file.write_text(json.dumps([ONE]))
+    file.chmod(mode)
+    with pytest.raises(LocigraphError, match=r"keys.yaml' can be read by others; run chmod 600 on it"):
+        read_keys(str(file), {})
 
 
 @pytest.mark.parametrize(
