@@ -73,9 +73,12 @@ def make_private(path: Path) -> None:
 
 
 def make_private_folder(path: Path) -> None:
-    """Create a folder, and those above it, that only their owner may enter; existing ones stay as they are."""
-    missing = [each for each in (path, *path.parents) if not each.exists()]
-    for each in reversed(missing):
+    """Create a folder, and those above it, that only their owner may enter; existing ones stay as they are.
+
+    Raises:
+        OSError: If it cannot be created, or is something else.
+    """
+    for each in reversed([path, *(above for above in path.parents if not above.exists())]):
         each.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
 
 

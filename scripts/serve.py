@@ -48,7 +48,7 @@ def serve(
 ) -> None:
     """Keep a memory open and serve it: HTTP with OpenAPI, MCP at /mcp, a graph explorer at /explorer.
 
-    Stops on SIGTERM or Ctrl-C once the running requests are answered; those without an answer after 25 s are refused.
+    Stops on SIGTERM or Ctrl-C once the running requests are answered; those without an answer after 8 s are refused.
     Acknowledged turns are never lost.
 
     Args:

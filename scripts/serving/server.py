@@ -11,7 +11,7 @@ import uvicorn
 from locigraph.scripts.serving.gate import Gate
 
 #: How long running requests may take after the server is asked to stop; then those without an answer are refused.
-_STOP_S = 25
+_STOP_S = 8
 #: How long the server, when it is asked to stop, still reads what clients have sent by then.
 _READ_S = 0.5
 _ROUNDS = 10

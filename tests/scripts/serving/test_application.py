@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from locigraph import Memory
+from locigraph.kg.store import Store
 from locigraph.scripts import verify
 from locigraph.scripts.serving.keys import Keyring
 from locigraph.scripts.serving.operations import OPERATIONS
@@ -287,6 +288,16 @@ def test_a_request_of_which_a_part_never_comes_changes_nothing(client: httpx.Cli
         connection.shutdown(socket.SHUT_WR)
         assert connection.recv(1_000) == b""  # waits until the server is done with the request
     assert client.get("/v1/spaces").json()["spaces"] == ["ana"]
+
+
+def test_a_server_that_stops_leaves_what_is_due_to_whoever_opens_the_memory_next(place: Path) -> None:
+    with serving(place) as client:
+        ask(client, "add", TURN)
+        assert client.get("/ready").json()["index"]["due_spaces"] == 1
+    with Store(place / "memory.sqlite", access="read") as graph:
+        assert [*graph.changed_spaces()] == ["ana"]
+    with serving(place) as client:
+        assert ask(client, "recall", {"space": "ana", "question": "bike"})["strategy"] == "v2"
 
 
 def test_readiness_says_what_index_and_checkpoint_are_in(place: Path) -> None:
