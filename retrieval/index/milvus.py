@@ -148,9 +148,7 @@ class MilvusIndex:
             self._client.clear()
             return
         for name in self.owned(names, store):
-            for alias in self._aliases_of(name):
-                self._client.drop_alias(self._full(alias))
-            self._client.drop_collection(self._full(name))
+            self._drop(name)
 
     def open(self, name: str) -> Collection:
         """Open the collection of that name, or the one that an alias of that name points at.
@@ -194,10 +192,18 @@ class MilvusIndex:
         return name in self._opened or bool(self._client.has_collection(self._full(name)))
 
     def drop(self, name: str) -> None:
-        """Remove a collection if it exists. An alias is ignored, since Milvus would follow it to another collection."""
+        """Remove a collection if it exists, and what points at it.
+
+        The name of an alias is ignored, since Milvus would follow it to another collection.
+        """
         self._opened.clear()
         if name in self._listed():
-            self._client.drop_collection(self._full(name))
+            self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        for alias in self._aliases_of(name):  # a server would keep it, pointing at nothing, and allow no other
+            self._client.drop_alias(self._full(alias))
+        self._client.drop_collection(self._full(name))
 
     def alias_target(self, alias: str) -> str | None:
         """Name of the collection that an alias points at; None when there is no such alias."""

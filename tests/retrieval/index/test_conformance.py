@@ -250,6 +250,16 @@ def test_an_alias_flips_from_one_collection_to_the_next(index: MilvusIndex) -> N
     assert "live" not in index.collections()
 
 
+def test_an_alias_of_a_dropped_collection_can_point_at_another(index: MilvusIndex) -> None:
+    for name in ("first", "second"):
+        index.create(name, SPEC).upsert([row(1)], random_vectors(1))
+    index.point("shown", "first")
+    index.drop("first")
+    assert not index.has("shown")
+    index.point("shown", "second")
+    assert index.alias_target("shown") == "second"
+
+
 def test_dropping_an_alias_does_not_drop_what_it_points_at(index: MilvusIndex) -> None:
     index.create("precious", SPEC).upsert([row(1)], random_vectors(1))
     index.point("guard", "precious")
