@@ -120,6 +120,33 @@ def after_outage(
     return [outcome(space, turn) for space, turn in named]
 
 
+def stored_all_the_same(graph: Store, turn: Mapping[str, Any], error: LocigraphError, *, is_new: bool) -> TurnId:
+    """The ID of a turn whose addition ended with an error, if it is consolidated all the same.
+
+    Args:
+        graph: The store.
+        turn: The arguments of ``Memory.add``.
+        error: The error.
+        is_new: Whether the ID was made for this addition; any other may be that of an earlier turn.
+
+    Raises:
+        LocigraphError: The error; with the addition that the turn is stored, if it is.
+    """
+    from locigraph.consolidation.errors import LanguageModelError
+    from locigraph.retrieval.errors import RetrievalError
+
+    space, name = turn["space"], turn["turn_id"]
+    if not isinstance(space, str) or not (is_new or isinstance(error, LanguageModelError | RetrievalError)):
+        raise error
+    try:
+        (outcome,) = after_outage(graph, [(SpaceId(space), TurnId(name))], error)
+    except LocigraphError:  # the store cannot be asked
+        raise error from None
+    if isinstance(outcome, LocigraphError):
+        raise outcome from (None if outcome is error else error)
+    return outcome
+
+
 def fault_of_added(graph: Store, space: SpaceId, turn: TurnId) -> StoreError | None:
     """The error for an added turn that was skipped because it had been forgotten; None if it had not."""
     if not graph.forgotten(space, [turn]):

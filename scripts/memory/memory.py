@@ -27,6 +27,7 @@ from locigraph.scripts.memory.additions import (
     fault_of_added,
     mappings_of,
     new_turn_id,
+    stored_all_the_same,
     turns_of,
 )
 from locigraph.scripts.memory.asked_spaces import AskedSpaces, named_spaces
@@ -197,15 +198,19 @@ class Memory:
             LocigraphError: If an argument is not text, or there is neither text nor an image caption.
             StoreError: If a field is invalid, the ID exists with other content or was forgotten, or the space belongs
                 to another user or agent.
+            LanguageModelError: If language models fail; the turn is stored, as the message says, and so it is after any
+                other error whose message says so.
         """
-        (made,) = self.add_many(
-            [
-                {
-                    "space": space, "session": session, "speaker": speaker, "text": text, "spoken_at": spoken_at,
-                    "turn_id": turn_id, "image_caption": image_caption, "user": user, "agent": agent,
-                }
-            ]
-        )  # fmt: skip
+        # The ID is assigned here, so that an error can tell whether the turn was stored all the same.
+        turn = {
+            "space": space, "session": session, "speaker": speaker, "text": text, "spoken_at": spoken_at,
+            "turn_id": new_turn_id() if turn_id is None else turn_id, "image_caption": image_caption, "user": user,
+            "agent": agent,
+        }  # fmt: skip
+        try:
+            (made,) = self.add_many([turn])
+        except LocigraphError as error:
+            made = stored_all_the_same(self._graph, turn, error, is_new=turn_id is None)
         if fault := fault_of_added(self._graph, SpaceId(space), made):
             raise fault
         return made
@@ -220,10 +225,10 @@ class Memory:
             LocigraphError: If the turns are not a list of mappings.
         """
         # IDs are assigned here, so that a turn that has to be tried again below is not added twice.
-        named = [{**turn, "turn_id": turn.get("turn_id")} for turn in mappings_of(turns)]
-        for turn in named:
-            if turn["turn_id"] is None:
-                turn["turn_id"] = new_turn_id()
+        given = mappings_of(turns)
+        named = [
+            {**turn, "turn_id": new_turn_id() if turn.get("turn_id") is None else turn["turn_id"]} for turn in given
+        ]
         try:
             made = self.add_many(named)
         except (LanguageModelError, RetrievalError) as error:
@@ -232,7 +237,10 @@ class Memory:
             )
         except LocigraphError as error:
             if len(named) == 1:
-                return [error]
+                try:
+                    return [stored_all_the_same(self._graph, named[0], error, is_new=given[0].get("turn_id") is None)]
+                except LocigraphError as told:
+                    return [told]
             return [outcome for turn in named for outcome in self.add_each([turn])]
         spaces = [SpaceId(turn["space"]) for turn in named]
         return [fault_of_added(self._graph, space, turn) or turn for space, turn in zip(spaces, made, strict=True)]

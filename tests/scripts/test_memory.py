@@ -425,6 +425,40 @@ def test_without_a_checkpoint_no_graph_embeddings_are_due_and_closing_again_has_
         assert (memory.state().due_spaces, len(drained)) == (0, 2)
 
 
+def test_a_failed_addition_says_that_the_turn_is_stored_so_that_it_is_not_added_twice(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise TextEncoderError("the model cannot be loaded")
+
+    with opened(place) as memory:
+        adding: list[Callable[[], object]] = [lambda: memory.add(**SALE), lambda: memory.add_each([SALE])[0]]
+        for add in adding:
+            with monkeypatch.context() as patched:
+                patched.setattr(GraphWriter, "consolidate", fail)
+                try:
+                    found = add()
+                except TextEncoderError as error:
+                    found = error
+            assert isinstance(found, TextEncoderError)
+            assert re.fullmatch(
+                "turn '[0-9a-f]{16}' is stored and will be consolidated later, so do not add it again: "
+                "the model cannot be loaded",
+                str(found),
+            )
+        memory.add(**SALE | {"text": "Tom paid with a cheque."})
+        assert len(memory._graph.turns(SpaceId("ana"))) == 3
+        assert memory.notes("ana") == []  # the next addition consolidated them
+
+
+def test_an_addition_that_was_not_stored_says_nothing_else(place: Path) -> None:
+    with opened(place) as memory:
+        memory.add(**SALE | {"turn_id": "t1"})
+        with pytest.raises(TurnConflictError, match="is stored with a different text") as error:
+            memory.add(**SALE | {"turn_id": "t1", "text": "I kept it."})
+        assert "do not add it again" not in str(error.value)
+
+
 def test_a_checkpoint_that_was_named_once_is_the_stores_own(place: Path) -> None:
     with opened(place) as memory:
         memory.add(**SALE)
