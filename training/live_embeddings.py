@@ -27,7 +27,7 @@ from locigraph.kg.types import SpaceId
 from locigraph.kg.views import View
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.index.descriptions import Difference, snapshot_rows
-from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS, GRAPH_COLLECTION, REFRESH_LOCK
+from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS, REFRESH_LOCK
 from locigraph.retrieval.index.hot_spaces import HotSearch, HotSpaces
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.index.milvus_collection import Collection
@@ -199,7 +199,7 @@ class LiveEmbeddings:
                     store=self._store.identity(),
                     keeps_previous=self._index.is_embedded or not has_forgotten,
                 )
-                self._store.keep_word_statistics(self._index.owned(GRAPH_COLLECTION, self._store.identity()))
+                self._store.keep_word_statistics([done.collection])
                 known = self._store.spaces()
                 now = self._store.versions(known)
                 self._store.list_changed([space for space in known if now.get(space) != before.get(space)])
@@ -262,11 +262,6 @@ class LiveEmbeddings:
             missing, surplus = len(due.keys() - stored.keys()), len(stored.keys() - due.keys())
             found.append(Difference(space, missing, surplus, len(changed.union(moved))))
         return found
-
-    def word_statistics(self, space: SpaceId) -> LexicalStatistics | None:
-        """The counts of words with which the graph embeddings of a space in use were made; None if unknown."""
-        collection = self._in_use()
-        return None if collection is None else self._statistics(collection, space)
 
     def drift(self, space: SpaceId) -> Drift:
         """Compare the vectors of a space that are in use, whichever checkpoint made them, with this checkpoint's.

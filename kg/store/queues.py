@@ -92,13 +92,21 @@ class Queues(Database):
         nodes = None if None in keys else frozenset(int(key) for key in keys)
         return max((int(row.seq) for row in rows), default=0), nodes
 
-    def word_statistics(self, space: SpaceId, collection: str) -> bytes | None:
-        """The counts of words by which a space's graph embeddings in a collection weigh words; None if unknown."""
+    def word_statistics(self, space: SpaceId, collection: str | None = None) -> bytes | None:
+        """The counts of words by which the graph embeddings of a space weigh words; None if there are none.
+
+        Args:
+            space: The space.
+            collection: The collection that holds the embeddings; None for the only one, or for no counts where a
+                refresh is just making another.
+        """
         table = tables.word_statistics
-        of_both = table.c.space == space, table.c.collection == collection
+        query = select(table.c.content).where(table.c.space == space)
+        if collection is not None:
+            query = query.where(table.c.collection == collection)
         with self._read() as connection:
-            found: bytes | None = connection.scalar(select(table.c.content).where(*of_both))
-            return found
+            found = connection.scalars(query).all()
+            return found[0] if len(found) == 1 else None
 
     def put_word_statistics(self, space: SpaceId, collection: str, content: bytes) -> None:
         """Keep these counts until they are renewed, or something of the space is forgotten.

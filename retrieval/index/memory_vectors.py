@@ -94,10 +94,6 @@ class MemoryVectors:
         at = self._position.get(space, {}).get(node_id)
         return None if at is None else self._room[space][at]
 
-    def node_ids(self, space: str) -> frozenset[NodeId]:
-        """The nodes of a space that have a row."""
-        return frozenset(self._position.get(space, ()))
-
     def nbytes(self, space: str) -> int:
         """About how many bytes the rows of a space hold."""
         room = self._room.get(space)

@@ -65,10 +65,10 @@ class GuardedClient:
                 f"index {uri!r}: the path of an embedded index must end in .db; name such a path"
             )
         if self.is_embedded:
-            self.guarded(
-                "create its folder", lambda: make_private_folder(Path(uri).parent if is_reader else Path(uri))
-            )()
+            self.guarded("create its folder", make_private_folder)(Path(uri).parent)
             self.guarded("open", _require_own_folder)(uri)
+            if not is_reader:
+                self.guarded("create its folder", make_private_folder)(Path(uri))
         self._connect()
 
     def _connect(self) -> None:

@@ -172,12 +172,14 @@ class Parts:
         return found
 
     def word_statistics(self, space: SpaceId) -> LexicalStatistics | None:
-        """The counts of words with which v2's vectors of a space were made; None if v2 cannot be used now."""
-        try:
-            live = self.live()
-            return None if live is None else live.word_statistics(space)
-        except LocigraphError:  # such as an embedded index that another process has open
-            return None
+        """The counts of words with which v2's vectors of a space were made; None if they are not known.
+
+        They are in the store, so the index, which another process may have open, is not needed.
+        """
+        from locigraph.gnn.sketch import LexicalStatistics
+
+        content = self.graph.word_statistics(space)
+        return None if content is None else LexicalStatistics.from_bytes(content)
 
     def checkpoint(self) -> Checkpoint:
         """The checkpoint that v2 uses, or would use; raises CheckpointError if it cannot be read."""

@@ -195,6 +195,11 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "commit": lambda at: at.store.commit(_update(at)),
         "nodes": lambda at: at.store.nodes(at.name) + at.store.nodes(at.name, ids=at.nodes, include_archived=True),
         "node_counts": lambda at: at.store.node_counts(at.name),
+        "count_of_type": lambda at: at.store.count_of_type(at.name, "episode"),
+        "neighbourhood": lambda at: at.store.neighbourhood(at.name, at.keys, families=["NEXT"], hops=4, most=100),
+        "changed_nodes": lambda at: at.store.changed_nodes(at.name),
+        "word_statistics": lambda at: at.store.word_statistics(at.name),
+        "put_word_statistics": lambda at: at.store.put_word_statistics(SpaceId(f"{at.name}*"), "emb_0", b""),
         "node": lambda at: at.store.node(at.name, at.nodes[0]),
         "relations": lambda at: at.store.relations(at.name) + at.store.relations(at.name, node=at.nodes[0]),
         "used_labels": lambda at: at.store.used_labels(at.name),
@@ -220,7 +225,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
             (
                 "close", "empty_log", "faults", "identity", "spent_by_stage", "spaces", "scopes", "last_spoken",
                 "misplaced", "read_outbox", "has_forgotten", "relist_outbox", "acknowledge_outbox", "changed_spaces",
-                "forgotten_count", "counts_of_type",
+                "forgotten_count", "counts_of_type", "keep_word_statistics",
             )
         ),
     },
@@ -266,6 +271,9 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
             at.name, at.store.snapshot(at.name), np.zeros(1, dtype=np.int64), at.query[None]
         ),
         "remove": lambda at: at.vectors.remove(at.name, at.nodes[0]),
+        "vector": lambda at: at.vectors.vector(at.name, at.nodes[0]),
+        "nbytes": lambda at: at.vectors.nbytes(at.name),
+        "bytes_of": None,
         "drop": lambda at: at.vectors.drop(at.name),
         "search": lambda at: at.vectors.search(at.query, SearchFilter((at.name, "nobody")), top_k=100),
     },
@@ -280,7 +288,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
     LiveEmbeddings: {
         "current": lambda at: at.live.current([at.name]).search(_of_width(at), SearchFilter(at.name), top_k=100),
         "readable": lambda at: at.live.readable([at.name]).search(_of_width(at), SearchFilter(at.name), top_k=100),
-        "word_statistics": lambda at: at.live.word_statistics(at.name),
+        "drop": lambda at: at.live.drop([at.name]),
         "collection": lambda at: at.live.collection([at.name]).rows(at.name),
         "drift": lambda at: at.live.drift(at.name),
         **dict.fromkeys(("update", "refresh", "verify")),
