@@ -145,8 +145,6 @@ def refresh(
     sample: list[Encoded] = []
 
     def encode(view: View) -> Encoded:
-        if view == largest and sample:
-            return sample[0]
         snapshot = kept.pop(view) if view in kept else load(view)
         found = encoded(checkpoint, view, snapshot, collection.name, device=device, keep=keep)
         if view == largest:
@@ -177,7 +175,10 @@ def refresh(
                 f"collection {collection.name!r} holds {counted(stored.get(view.name, 0), 'turn')} of {view.name!r} "
                 f"but the graph has {turns}; run the refresh again"
             )
-    recall = _sample_recall(collection, largest.name, *encode(largest)) if due[largest] else 1.0
+    recall = 1.0
+    if due[largest]:
+        reference = _as_stored(collection, largest.name, sample[0] if sample else encode(largest))
+        recall = _sample_recall(collection, largest.name, *reference)
     if alias is not None:
         put_in_use(index, alias, collection.name, store=store)
     return Refreshed(collection.name, total, written, recall)
@@ -241,6 +242,15 @@ def require_usable(checkpoint: Checkpoint, vectors: NDArray[np.float32]) -> None
     norms = np.linalg.norm(vectors, axis=1)
     if not (np.isfinite(norms) & (norms > 0)).all():
         raise TrainingError(f"checkpoint {checkpoint.version!r} encodes some turns as zero or NaN; train again")
+
+
+def _as_stored(collection: Collection, name: str, encoded_now: Encoded) -> Encoded:
+    """What was encoded of a view, or what the collection has of it if the graph has changed since that was written."""
+    if sorted(row.node_key for row in encoded_now[0]) == collection.node_keys(name):
+        return encoded_now
+    stored = collection.rows(name)
+    vectors = collection.vectors(name, [*stored])
+    return [stored[key] for key in vectors], np.stack([*vectors.values()])
 
 
 def _sample_recall(collection: Collection, name: str, rows: Sequence[IndexRow], exact: NDArray[np.float32]) -> float:

@@ -23,7 +23,7 @@ from locigraph.retrieval.protocols import SearchFilter
 from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
 from locigraph.training import embedding_refresh
 from locigraph.training.checkpoint import Checkpoint, load_checkpoint
-from locigraph.training.embedding_refresh import refresh
+from locigraph.training.embedding_refresh import ViewState, refresh
 from locigraph.training.errors import TrainingError
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph
 from tests.fakes import FakeEncoder, make_turns
@@ -168,6 +168,16 @@ def test_a_refresh_that_is_complete_encodes_the_sample_alone(index: MilvusIndex)
     assert refresh(index, checkpoint, VIEWS, counts.load, progress=None).written == 0
     assert sorted(counts.loads) == sorted(view.name for view in VIEWS)
     assert counts.encoded == [TURNS]
+
+
+def test_a_graph_that_grows_while_its_finished_refresh_is_taken_up_again_is_no_failed_sample(
+    index: MilvusIndex,
+) -> None:
+    few, more = (planted_space(1, things=things)[0] for things in (4, 9))
+    states = {View(few.space): ViewState(4, "known")}
+    first = refresh(index, small_checkpoint(), [View(few.space)], lambda _: few, states=states, progress=None)
+    again = refresh(index, small_checkpoint(), [View(few.space)], lambda _: more, states=states, progress=None)
+    assert (again.collection, again.written, again.sample_recall) == (first.collection, 0, 1.0)
 
 
 def test_graphs_that_do_not_fit_in_memory_are_read_again_instead(
