@@ -155,7 +155,7 @@ class LiveEmbeddings:
         collection = self._in_use()
         if collection is None:
             self.refresh()
-            return self.readable(spaces)
+            collection = self._required()  # another process may have added turns since, which are due again
         return self._searchable(self._write_due(collection, spaces)[0], spaces)
 
     def refresh(self, *, progress: str | None = None, writer: ViewWriter | None = None) -> Refreshed:
