@@ -146,15 +146,16 @@ class LiveEmbeddings:
             return 0
         collection = self._in_use()
         if collection is None:
-            self.refresh(progress=progress, writer=writer)
-            return len(spaces)
+            if self._refreshed(progress=progress, writer=writer, is_first=True) is not None:
+                return len(spaces)
+            collection = self._required()
         return self._write_due(collection, spaces)[1]
 
     def current(self, spaces: Sequence[SpaceId]) -> GraphVectors:
         """Bring the collection up to date for some spaces and return it; make it if this checkpoint has none in use."""
         collection = self._in_use()
         if collection is None:
-            self.refresh()
+            self._refreshed(is_first=True)
             collection = self._required()  # another process may have added turns since, which are due again
         return self._searchable(self._write_due(collection, spaces)[0], spaces)
 
@@ -171,8 +172,17 @@ class LiveEmbeddings:
         Raises:
             IndexMismatchError: If the graph embeddings in use belong to another store.
         """
+        done = self._refreshed(progress=progress, writer=writer)
+        assert done is not None
+        return done
+
+    def _refreshed(
+        self, *, progress: str | None = None, writer: ViewWriter | None = None, is_first: bool = False
+    ) -> Refreshed | None:
+        """See ``refresh``; with ``is_first`` nothing is done, and None returned, if another process was faster."""
         with self._store.held(REFRESH_LOCK):
-            self._in_use()
+            if self._in_use() is not None and is_first:
+                return None
             spaces, forgotten = self._store.spaces(), self._store.forgotten_count()
             due, before = self._store.changed_spaces(), self._store.versions(spaces)
             turns = self._store.counts_of_type(EPISODE)
