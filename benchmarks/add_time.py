@@ -23,32 +23,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks import records
+from benchmarks.hashed_words import HashedWords
 from locigraph import Memory
 from locigraph.kg.corpora import load_corpus
-from locigraph.kg.language.tokens import terms
 from locigraph.kg.store import Store
 from locigraph.kg.types import Turn
-from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.settings import LLMSettings
-
-_DIM = 384
-
-
-class _HashedWords(CachedTextEncoder):
-    def load(self) -> None:
-        pass
-
-    def _run(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        vectors = np.zeros((len(texts), _DIM), dtype=np.float32)
-        for row, text in zip(vectors, texts, strict=True):
-            for term in terms(text) or [text]:
-                row[sum(map(ord, term)) * 7919 % _DIM] += 1
-        unit: NDArray[np.float32] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-        return unit
 
 
 def main() -> None:
@@ -71,7 +54,7 @@ def main() -> None:
 def _measured(options: argparse.Namespace, url: str) -> dict[str, Any]:
     said = [turn for c in load_corpus("jsonl", "threads").conversations for turn in c.turns]
     with tempfile.TemporaryDirectory() as folder:
-        opening.text_encoder = lambda settings: _HashedWords("hashed words", cache=Path(folder) / "cache.sqlite")
+        opening.text_encoder = lambda settings: HashedWords("hashed words", cache=Path(folder) / "cache.sqlite")
         store = Path(folder) / "memory.sqlite"
         llm = LLMSettings(base_url=url, model="m", cassette=f"{folder}/llm")
         how = {"consolidation": "llm", "llm": llm} if url else {}

@@ -25,15 +25,14 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from benchmarks import records
+from benchmarks.hashed_words import DIM, HashedWords
 from locigraph import Memory
 from locigraph.kg.corpora import load_corpus
-from locigraph.kg.language.tokens import terms
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly import opening
 from locigraph.training.checkpoint import load_checkpoint
 
 _CHECKPOINT = Path("checkpoints/default")
-_DIM = 384
 _SPACE = "long"
 _SESSION = 20  # turns
 _AT_ONCE = 500  # turns that are added together while the space is filled
@@ -45,28 +44,17 @@ def _text_encoder() -> str:
     return load_checkpoint(_CHECKPOINT).text_encoder
 
 
-class HashedWords(CachedTextEncoder):
-    """A text encoder whose vectors are sums of hashed words; it passes for the one that the checkpoint names."""
+class PosingWords(HashedWords):
+    """Hashed words that pass for the text encoder of the shipped checkpoint, so that v2 can use them."""
 
     @property
     def model_id(self) -> str:
-        """ID of the text encoder of the shipped checkpoint."""
+        """ID of that text encoder."""
         return _text_encoder()
-
-    def load(self) -> None:
-        """Nothing to load."""
 
     def without_adapter(self) -> CachedTextEncoder:
         """Itself."""
         return self
-
-    def _run(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        vectors = np.zeros((len(texts), _DIM), dtype=np.float32)
-        for row, text in zip(vectors, texts, strict=True):
-            for term in terms(text) or [text]:
-                row[sum(map(ord, term)) * 7919 % _DIM] += 1
-        unit: NDArray[np.float32] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-        return unit
 
 
 def talk() -> Iterator[dict[str, Any]]:
@@ -97,13 +85,13 @@ def grown(sizes: Sequence[int], *, rounds: int) -> dict[int, dict[str, float]]:
     """Medians at each size, and the memory of the process."""
     found: dict[int, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(prefix="locigraph-growth-") as folder:
-        opening.text_encoder = lambda settings: HashedWords("hashed words", cache=Path(folder) / "cache.sqlite")
-        turns, held, matrix = talk(), 0, np.zeros((0, _DIM), dtype=np.float32)
+        opening.text_encoder = lambda settings: PosingWords("hashed words", cache=Path(folder) / "cache.sqlite")
+        turns, held, matrix = talk(), 0, np.zeros((0, DIM), dtype=np.float32)
         with (
             Memory.open(Path(folder) / "memory.sqlite", checkpoint=str(_CHECKPOINT)) as memory,
             tqdm(total=max(sizes), unit="turn") as bar,
         ):
-            encoder = HashedWords("hashed words", cache=Path(folder) / "other.sqlite")
+            encoder = PosingWords("hashed words", cache=Path(folder) / "other.sqlite")
             for size in sorted(sizes):
                 while held < size:
                     some = [next(turns) for _ in range(min(_AT_ONCE, size - held))]

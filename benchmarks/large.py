@@ -42,28 +42,30 @@ _KEYS = {
 def fill(url: str, nodes: int) -> dict[str, int]:
     """Copy all spaces until the store holds so many nodes; returns what it holds."""
     engine = sa.create_engine(url)
-    with engine.begin() as connection:
-
-        def count(table: sa.Table) -> int:
-            return int(connection.scalar(sa.select(sa.func.count()).select_from(table)) or 0)
-
-        own = tables.nodes.c.space.not_like("%~%")
-        held, first = count(tables.nodes), connection.scalar(sa.select(sa.func.count()).where(own)) or 0
-        stride = 1 + max(connection.scalar(sa.select(sa.func.max(t.c.key)).where(t.c.space.not_like("%~%"))) or 0
-                         for t in (tables.nodes, tables.turns))  # fmt: skip
+    with engine.connect() as connection:
+        held, first = count_of(connection, tables.nodes), count_of(connection, tables.nodes, is_original=True)
+        highest = [
+            connection.scalar(sa.select(sa.func.max(table.c.key)).where(_is_original(table)))
+            for table in (tables.nodes, tables.turns)
+        ]
+    stride = 1 + max(key or 0 for key in highest)
     copies = range(held // first, -(-nodes // first))
     for number in tqdm(copies, desc="copy", unit="copy"):
         with engine.begin() as connection:
             _copy(connection, f"~{number}", number * stride)
-    with engine.connect() as connection:
-        connection.execute(sa.text("commit"))
+    with engine.begin() as connection:
         connection.execute(sa.text("analyze"))
         return {table.name: count_of(connection, table) for table in (tables.spaces, *_KEYS)}
 
 
-def count_of(connection: sa.Connection, table: sa.Table) -> int:
-    """Number of rows."""
-    return int(connection.scalar(sa.select(sa.func.count()).select_from(table)) or 0)
+def count_of(connection: sa.Connection, table: sa.Table, *, is_original: bool = False) -> int:
+    """Number of rows, of all spaces or of those alone that are no copies."""
+    query = sa.select(sa.func.count()).select_from(table)
+    return int(connection.scalar(query.where(_is_original(table)) if is_original else query) or 0)
+
+
+def _is_original(table: sa.Table) -> sa.ColumnElement[bool]:
+    return table.c.space.not_like("%~%")
 
 
 def _copy(connection: sa.Connection, suffix: str, offset: int) -> None:
@@ -79,9 +81,9 @@ def _copy(connection: sa.Connection, suffix: str, offset: int) -> None:
                 columns.append(column)
         chosen = sa.select(*columns)
         if "space" in table.c:
-            chosen = chosen.where(table.c.space.not_like("%~%"))
+            chosen = chosen.where(_is_original(table))
         else:
-            own = sa.select(tables.nodes.c.key).where(tables.nodes.c.space.not_like("%~%"))
+            own = sa.select(tables.nodes.c.key).where(_is_original(tables.nodes))
             chosen = chosen.where(table.c.node_key.in_(own))
         connection.execute(table.insert().from_select(list(table.c), chosen))
 

@@ -186,13 +186,11 @@ class GraphReader:
             other_facts=other_facts,
         )
 
-    def blocks(self, size: int) -> Iterator[GraphInputs]:
-        """The inputs of all turns in blocks of up to ``size`` turns, in conversation order."""
-        if len(self.turns) <= size:
-            yield self.inputs()
-            return
-        for start in range(0, len(self.turns), size):
-            yield self.inputs(self.turns[start : start + size])
+    def blocks(self, size: int, turns: NDArray[np.int64] | None = None) -> Iterator[GraphInputs]:
+        """The inputs of turns (see ``inputs``; by default all) in blocks of up to ``size``, in conversation order."""
+        chosen = self.turns if turns is None else turns
+        for start in range(0, len(chosen), size):
+            yield self.inputs(chosen[start : start + size])
 
     @staticmethod
     def _with_neighbours(turns: NDArray[np.int64], sources: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -242,11 +240,6 @@ class GraphReader:
             "traits": traits,
             "days": np.where(first == NO_TIME, np.nan, first / _DAY_S).astype(np.float32),
         }
-
-
-def graph_inputs(snapshot: Snapshot, hashed: HashedFeatures, relations: Sequence[NetworkRelation]) -> GraphInputs:
-    """The inputs of all active turns of a snapshot; see ``GraphReader``, which raises the same errors."""
-    return GraphReader(snapshot, hashed, relations).inputs()
 
 
 def _words(snapshot: Snapshot, row: int, speakers: Mapping[int, str]) -> list[str]:

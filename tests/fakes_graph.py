@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from locigraph.gnn.features import GraphInputs, graph_inputs
+from locigraph.gnn.features import GraphInputs, GraphReader
 from locigraph.gnn.relations import network_relations
 from locigraph.gnn.sketch import HashedFeatures
 from locigraph.kg.errors import UnknownSpaceError
@@ -139,7 +139,7 @@ def permuted(snapshot: Snapshot, order: Sequence[int]) -> Snapshot:
 
 def make_inputs(snapshot: Snapshot) -> GraphInputs:
     """The snapshot as input of the network, with small features."""
-    return graph_inputs(snapshot, HASHED, network_relations())
+    return GraphReader(snapshot, HASHED, network_relations()).inputs()
 
 
 # --- a corpus with something to learn ------------------------------------------------------------------------

@@ -96,8 +96,8 @@ def _vectors(checkpoint: Checkpoint, reader: GraphReader, rows: NDArray[np.int64
     nodes = checkpoint.network.nodes.to(device).eval()
     vectors = np.empty((len(rows), checkpoint.vector_dim), dtype=np.float32)
     with torch.inference_mode():
-        for start in range(0, len(rows), _TURNS_AT_ONCE):
-            block = reader.inputs(rows[start : start + _TURNS_AT_ONCE])
-            encoded = nodes(block.to(device)).joined().float().cpu().numpy()
-            vectors[start : start + len(encoded)] = encoded
+        done = 0
+        for block in reader.blocks(_TURNS_AT_ONCE, rows):
+            vectors[done : done + block.num_turns] = nodes(block.to(device)).joined().float().cpu().numpy()
+            done += block.num_turns
     return vectors

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -415,12 +415,9 @@ class LiveEmbeddings:
         require_usable(self.checkpoint, vectors)
         nodes = {int(snapshot.keys[row]): snapshot.ids[row] for row in rows.tolist()}
         known = self._last.hot.vectors(space, nodes)
-        moved = [
-            row
-            for row, (key, new) in enumerate(zip(nodes, vectors, strict=True))
-            if not self._is_near(known.get(key), new)
-        ]
-        archived = {int(snapshot.keys[row]): snapshot.ids[row] for row in np.flatnonzero(~snapshot.active).tolist()}
+        moved = self._moved(known, nodes, vectors)
+        left = np.flatnonzero(~snapshot.active & np.isin(snapshot.keys, part.episodes))
+        archived = {int(snapshot.keys[row]): snapshot.ids[row] for row in left.tolist()}
         collection.upsert(snapshot_rows(space, snapshot, rows[moved]), vectors[moved])
         collection.delete_nodes(space, sorted({*part.gone, *archived}))
         self._last.hot.change(space, snapshot, rows[moved], vectors[moved], gone=archived.values())
@@ -435,21 +432,18 @@ class LiveEmbeddings:
         require_usable(self.checkpoint, vectors)
         nodes = {int(snapshot.keys[row]): snapshot.ids[row] for row in rows.tolist()}
         known = self._last.hot.vectors(space, nodes)
-        moved = [
-            row
-            for row, (key, new) in enumerate(zip(nodes, vectors, strict=True))
-            if not self._is_near(known.get(key), new)
-        ]
+        moved = self._moved(known, nodes, vectors)
         # Read before the rows are written, since rows that are not flushed are slow to list.
         surplus = {*collection.node_keys(space)} - nodes.keys()
         counts = statistics or LexicalStatistics.of([])
         self._store.put_word_statistics(space, self._own_name(collection), counts.as_bytes())
         collection.upsert(snapshot_rows(space, snapshot, rows[moved]), vectors[moved])
         collection.delete_nodes(space, sorted(surplus))
-        in_use, keys, is_new = vectors.copy(), [*nodes], np.zeros(len(vectors), dtype=bool)
-        is_new[moved] = True
-        for row in np.flatnonzero(~is_new).tolist():
-            in_use[row] = known[keys[row]]
+        # What is in use of the turns that have not moved is what was written of them earlier.
+        in_use, is_new = vectors.copy(), {*moved}
+        for row, key in enumerate(nodes):
+            if row not in is_new:
+                in_use[row] = known[key]
         self._last.written(space, counts, snapshot, rows, in_use)
 
     def _statistics(self, collection: Collection, space: SpaceId) -> LexicalStatistics | None:
@@ -481,7 +475,8 @@ class LiveEmbeddings:
 
     def _fill(self, collection: Collection, space: SpaceId) -> None:
         """Read a space from the index into memory, if there is room: reading it again and again would be worse."""
-        if self._last.hot.has_room(collection.count(space), collection.spec.dim):
+        # Counted in the store, which reads an index alone: counting in an embedded index reads every row.
+        if self._last.hot.has_room(self._store.count_of_type(space, EPISODE), collection.spec.dim):
             rows = collection.rows(space)
             self._last.hot.put_rows(space, [*rows.values()], collection.vectors(space, [*rows]))
 
@@ -495,6 +490,14 @@ class LiveEmbeddings:
             collection.synchronise()
             self._last.hot.drop(space for space in changed if not self._last.is_token(found[space][1]))
             self._last.seen |= found
+
+    def _moved(self, known: _Vectors, keys: Iterable[int], due: NDArray[np.float32]) -> list[int]:
+        """Positions of the vectors, given with the keys of their nodes, that are not near the known ones."""
+        return [
+            place
+            for place, (key, new) in enumerate(zip(keys, due, strict=True))
+            if not self._is_near(known.get(key), new)
+        ]
 
     def _is_near(self, stored: NDArray[np.float32] | None, due: NDArray[np.float32], *, rounding: float = 0.0) -> bool:
         """Whether ``stored`` is a vector within the tolerance of ``due``; a vector with NaN never is."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from threading import RLock
 
 import numpy as np
@@ -38,20 +39,23 @@ class HotSpaces:
 
     def put(self, space: SpaceId, snapshot: Snapshot, rows: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
         """Keep a space: the given rows of its snapshot, with their vectors, float32 [rows, dim], and no others."""
-        with self._lock:
-            self.drop([space])
+        with self._replaced(space):
             self._vectors.add_nodes(space, snapshot, rows, vectors)
-            self._used[space] = None
-            self._make_room()
 
     def put_rows(self, space: SpaceId, rows: Sequence[IndexRow], vectors: Mapping[int, NDArray[np.float32]]) -> None:
         """Keep a space as an index holds it: its rows, and their vectors by node key."""
         rows = [row for row in rows if row.node_key in vectors]  # others were deleted in between
         matches = [(VectorMatch(row.node_id, row.type, row.turn_ids, 0.0), row.recorded_at) for row in rows]
-        with self._lock:
-            self.drop([space])
+        with self._replaced(space):
             if rows:
                 self._vectors.add(space, matches, np.stack([vectors[row.node_key] for row in rows]))
+
+    @contextmanager
+    def _replaced(self, space: SpaceId) -> Iterator[None]:
+        """Drop what is kept of a space, and keep what is added within the block."""
+        with self._lock:
+            self.drop([space])
+            yield
             self._used[space] = None
             self._make_room()
 

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from locigraph.consolidation.errors import LanguageModelError
 from locigraph.kg.errors import LocigraphError, StoreError, shortened
 from locigraph.kg.store import Store
 from locigraph.kg.types import NAME_RULE, UNSTORABLE, Scope, SpaceId, Turn, TurnId, TurnState, is_name
+from locigraph.retrieval.errors import RetrievalError
 from locigraph.scripts.assembly import options
 from locigraph.scripts.assembly.settings import LLMSettings
 
@@ -132,9 +134,6 @@ def stored_all_the_same(graph: Store, turn: Mapping[str, Any], error: LocigraphE
     Raises:
         LocigraphError: The error; with the addition that the turn is stored, if it is.
     """
-    from locigraph.consolidation.errors import LanguageModelError
-    from locigraph.retrieval.errors import RetrievalError
-
     space, name = turn["space"], turn["turn_id"]
     if not isinstance(space, str) or not (is_new or isinstance(error, LanguageModelError | RetrievalError)):
         raise error

@@ -79,23 +79,20 @@ class AsyncMemory:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._memory is None:
-            return  # closed within its block
-        try:
-            await self.call(lambda memory: memory.__exit__(kind, error, trace))
-        finally:
-            self._memory = None
-            self._threads.shutdown()
+        await self._end(lambda memory: memory.__exit__(kind, error, trace))
 
     async def close(self, *, flush: bool = True) -> None:
         """Bring the indexes up to date and release all resources, once the running calls are done.
 
         Without ``flush``, what is due for the indexes stays listed in the store, for whoever opens the memory next.
         """
+        await self._end(lambda memory: memory.close(flush=flush))
+
+    async def _end(self, close: Callable[[Memory], None]) -> None:
         if self._memory is None:
-            return
+            return  # closed before, such as within its block
         try:
-            await self.call(lambda memory: memory.close(flush=flush))
+            await self.call(close)
         finally:
             self._memory = None
             self._threads.shutdown()

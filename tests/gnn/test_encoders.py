@@ -22,7 +22,7 @@ from locigraph.gnn.encoders import (
     MixingEncoder,
 )
 from locigraph.gnn.errors import GraphError
-from locigraph.gnn.features import GraphInputs, graph_inputs, node_types
+from locigraph.gnn.features import GraphInputs, GraphReader, node_types
 from locigraph.gnn.relations import BLOCKS, RELATIONS, network_relations
 from locigraph.gnn.sketch import HashedFeatures
 from locigraph.kg.registry import UnknownNameError
@@ -490,7 +490,7 @@ def with_shared_weights(part: GraphEncoder, whole: GraphEncoder) -> GraphEncoder
 def test_an_excluded_relation_is_as_if_its_edges_were_not_there(name: str, excluded: str, lost: str) -> None:
     snapshot, whole = canoe_snapshot(), encoder_of(name, trained=True)
     part = with_shared_weights(encoder_of(name, replace(CONFIG, excluded_relations=(excluded,))), whole)
-    found = part(graph_inputs(snapshot, HASHED, part.relations)).joined()
+    found = part(GraphReader(snapshot, HASHED, part.relations).inputs()).joined()
     is_lost = np.isin(snapshot.types, lost.split())
     keep = ~(is_lost[snapshot.source] | is_lost[snapshot.target])
     edges = {key: getattr(snapshot, key)[keep] for key in ("source", "target", "relations", "families", "weights")}
@@ -503,7 +503,7 @@ def test_turns_alone_are_their_own_features(name: str) -> None:
     for inputs, encoder in (
         (make_inputs(make_snapshot(make_turns(["a canoe"]))), encoder_of(name)),
         # All relations are excluded, so that no parameter but the turns' own remains.
-        (graph_inputs(canoe_snapshot(), HASHED, ()),
+        (GraphReader(canoe_snapshot(), HASHED, ()).inputs(),
          encoder_of(name, replace(CONFIG, excluded_relations=ALL_RELATIONS))),
     ):  # fmt: skip
         vectors = encoder(inputs)

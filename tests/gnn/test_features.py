@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.synthetic import synthetic_space
 from locigraph.gnn.encoders import EncoderConfig, HGTEncoder
 from locigraph.gnn.errors import GraphError
-from locigraph.gnn.features import TRAITS, GraphInputs, GraphReader, graph_inputs, node_types
+from locigraph.gnn.features import TRAITS, GraphInputs, GraphReader, node_types
 from locigraph.gnn.relations import RELATIONS, network_relations
 from locigraph.gnn.sketch import bucket
 from locigraph.kg.language.tokens import terms
@@ -105,7 +105,7 @@ def test_edges_are_sorted_by_their_turn_and_carry_positions_of_nodes() -> None:
 
 def test_positions_of_relations_and_types_are_those_of_the_relations_that_were_asked_for() -> None:
     relations = network_relations(["fact", "NEXT"])
-    inputs = graph_inputs(SNAPSHOT, HASHED, relations)
+    inputs = GraphReader(SNAPSHOT, HASHED, relations).inputs()
     assert edges_of(inputs, names=("event", "topic")) == {
         "event": {(EVENT, 1), (PART, 1)},
         "topic": {(TOPIC, 1)},
@@ -117,7 +117,7 @@ def test_positions_of_relations_and_types_are_those_of_the_relations_that_were_a
 
 
 def test_without_relations_the_turns_stand_alone() -> None:
-    inputs = graph_inputs(SNAPSHOT, HASHED, ())
+    inputs = GraphReader(SNAPSHOT, HASHED, ()).inputs()
     assert inputs.rows.tolist() == list(range(8))
     assert [len(t) for t in (inputs.source, inputs.target, inputs.relation)] == [0, 0, 0]
     assert {t.dtype for t in (inputs.source, inputs.target, inputs.relation)} == {torch.int64}
