@@ -12,7 +12,9 @@ import benchmarks
 from benchmarks.published import main
 from locigraph.scripts.experiments import provenance
 
-RUN = sorted({module.name for module in pkgutil.iter_modules(benchmarks.__path__)} - {"hashed_words", "records", "synthetic"})
+RUN = sorted(
+    {module.name for module in pkgutil.iter_modules(benchmarks.__path__)} - {"hashed_words", "records", "synthetic"}
+)
 
 
 @pytest.mark.parametrize("name", RUN)
