@@ -301,7 +301,7 @@ def _neighbour_sums(inputs: GraphInputs, table: Tensor, bounds: Tensor, weight: 
         return table.new_zeros(inputs.num_turns, table.shape[1])
     # ``embedding_bag`` reads and sums rows in one operation, without a tensor of shape [edges, width].
     return F.embedding_bag(
-        inputs.source,
+        inputs.ends[0],
         table,
         bounds,
         mode="sum",

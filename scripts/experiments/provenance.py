@@ -18,9 +18,17 @@ def manifest(seed: int, **settings: Any) -> dict[str, Any]:
     return {
         "commit": source_commit(),
         "seed": seed,
-        "versions": {name: metadata.version(name) for name in _VERSIONED},
+        "versions": {name: _version(name) for name in _VERSIONED},
         "settings": settings,
     }
+
+
+def _version(package: str) -> str | None:
+    """Installed version of a package; None if it is not installed, as on a machine with nothing but a GPU's packages."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 @cache
