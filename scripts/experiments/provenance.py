@@ -24,7 +24,7 @@ def manifest(seed: int, **settings: Any) -> dict[str, Any]:
 
 
 def _version(package: str) -> str | None:
-    """Installed version of a package; None if it is not installed, as on a machine with nothing but a GPU's packages."""
+    """Installed version of a package; None if it is not installed, as on a machine that was lent for its GPU."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -150,9 +151,13 @@ class _Damage:
         return f"{self.file} {self.way} at {self.place:.3f}, then {self.command}"
 
 
+#: The line of a recall that says how long it took, and what follows it.
+_TIMES = re.compile(r"^\w+: (query encoded|searched) in .*\Z", re.MULTILINE | re.DOTALL)
+
+
 def _answer(place: Path, command: str) -> tuple[int, str]:
     code, said = workbench.run(place, command)
-    return code, said.partition(": query encoded")[0].rpartition("\n")[0] if code == 0 else said
+    return code, _TIMES.sub("", said).rstrip("\n") if code == 0 else said
 
 
 def _texts(place: Path) -> list[Any]:

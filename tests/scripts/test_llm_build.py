@@ -48,11 +48,12 @@ def build(
     mode: CassetteMode = "auto",
     model: str = "m",
     ledger: Ledger | None = None,
+    timeout_s: float = 10.0,
 ) -> int:
     """Consolidate conversations; returns how many turns failed."""
     ledger = ledger or Ledger()
     ledger.bind(store)
-    endpoint = Endpoint(url, model, prices=Prices(1.0, 1.0), timeout_s=0.4, deadline_s=60)
+    endpoint = Endpoint(url, model, prices=Prices(1.0, 1.0), timeout_s=timeout_s, deadline_s=60)
     extractor = LLMExtractor(*(ChatClient(endpoint, Cassette(cassette, mode), ledger) for _ in range(2)))
     encoder = FakeEncoder(512)  # wide, so that no two topics are taken for one by chance
     for conversation in conversations:
@@ -107,7 +108,7 @@ def test_with_a_fifth_of_the_requests_failing_every_turn_is_done_or_failed_and_a
         stub_server(Stub(extracted, rate=0.2, slow_s=0.45, chance=random.Random(119))) as stub,
         Store(tmp_path / "graph.sqlite") as store,
     ):
-        failed = build(store, stub.url, tmp_path / "faulty.cassette", given)
+        failed = build(store, stub.url, tmp_path / "faulty.cassette", given, timeout_s=0.4)
         assert failed > 0
         for conversation in given:
             states = [len(store.turns(conversation.space, state=state)) for state in (TurnState.DONE, TurnState.FAILED)]
@@ -118,7 +119,7 @@ def test_with_a_fifth_of_the_requests_failing_every_turn_is_done_or_failed_and_a
             for conversation in given:
                 for failure in store.failures(conversation.space):
                     store.retry_turn(conversation.space, failure.turn_id)
-            failed = build(store, stub.url, tmp_path / "faulty.cassette", given)
+            failed = build(store, stub.url, tmp_path / "faulty.cassette", given, timeout_s=0.4)
             if not failed:
                 break
         assert failed == 0
