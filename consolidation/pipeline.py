@@ -99,11 +99,12 @@ class Consolidator:
         """Number of turns of the last space, whose state is cached in memory for its next turn."""
         return 0 if self._cached_state is None else len(self._cached_state.turns)
 
-    def run(self, space: SpaceId, *, on_turn: Callable[[], object] = lambda: None) -> None:
-        """Consolidate every pending turn of a space, in order.
+    def run(self, space: SpaceId, *, most: int | None = None, on_turn: Callable[[], object] = lambda: None) -> None:
+        """Consolidate the pending turns of a space, in order.
 
         Args:
             space: The space to consolidate.
+            most: Number of turns after which it stops; None for all.
             on_turn: Called after each turn, for a progress bar.
 
         Raises:
@@ -122,14 +123,16 @@ class Consolidator:
         if state is None or state.space != space or state.revision != self._store.revision(space):
             state, pending = self._read(space)
         state.extend(pending)
-        while pending:
-            turn = pending.pop(0)
+        left = len(pending) if most is None else most
+        while pending and left > 0:
+            turn, left = pending.pop(0), left - 1
             try:
                 self._consolidate(turn, state)
             except (OutdatedChangeError, *_TORN):
                 if state.revision == self._store.revision(space):
                     raise
                 state, pending = self._read(space)  # others changed the space, perhaps forgot or added turns
+                left = len(pending) if most is None else left + 1
             else:
                 on_turn()
         self._cached_state = state  # not reached after an outage, which may leave the state incomplete

@@ -22,7 +22,10 @@ from __future__ import annotations
 import difflib
 import os
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+_Result = TypeVar("_Result")
 
 
 class LocigraphError(Exception):
@@ -104,6 +107,18 @@ class StoreUnavailableError(StoreError):
 
 class InvalidVectorError(LocigraphError):
     """A vector holds NaN or infinity, or has the wrong dimension."""
+
+
+def outcome(work: Callable[[], _Result]) -> _Result | Exception:
+    """What a function returns, or the exception that it raises; for work that others must not suffer from."""
+    try:
+        return work()
+    except StopIteration:  # cannot be set as the exception of a future
+        return RuntimeError("it ended with StopIteration")
+    except Exception as error:
+        return error
+    except BaseException as error:  # such as a panic of a library; the thread and the waiting callers must go on
+        return RuntimeError(f"it ended with {type(error).__name__}")
 
 
 def shortened(value: object, most: int = 80) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import lru_cache
 from itertools import pairwise
 
 from locigraph.kg.language.tokens import normalised, telling_signs
@@ -93,7 +94,7 @@ def folded(hits: Sequence[Hit], speakers_of: Sequence[object], *, likeness: floa
         Broder 1997, "On the resemblance and containment of documents", with shingles of two words; Bayardo et al. 2007,
         "Scaling up all pairs similarity search", for the comparisons that can be skipped.
     """
-    pairs_of = [frozenset(_pairs(hit.text)) for hit in hits]
+    pairs_of = [_pairs(hit.text) for hit in hits]
     counts = Counter(pair for pairs in pairs_of for pair in pairs)
     kept: list[Hit] = []
     seen: list[frozenset[_Pair]] = []
@@ -115,7 +116,7 @@ def folded(hits: Sequence[Hit], speakers_of: Sequence[object], *, likeness: floa
         else:
             same[twin].update(dict.fromkeys((*hit.turn_ids, *hit.same)))
     return [
-        replace(hit, same=tuple(turn for turn in turns if turn not in hit.turn_ids))
+        replace(hit, same=tuple(turn for turn in turns if turn not in hit.turn_ids)) if turns else hit
         for hit, turns in zip(kept, same, strict=True)
     ]
 
@@ -124,9 +125,10 @@ def _composed(names: Iterable[str]) -> frozenset[str]:
     return frozenset(normalised("NFC", name) for name in names)
 
 
-def _pairs(text: str) -> Iterator[_Pair]:
+@lru_cache(1_000)  # the same texts are found again and again
+def _pairs(text: str) -> frozenset[_Pair]:
     bounded = ["", *telling_signs(text), ""]
-    return pairwise(bounded)
+    return frozenset(pairwise(bounded))
 
 
 def _alike(mine: frozenset[_Pair], other: frozenset[_Pair], likeness: float) -> bool:

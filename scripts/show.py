@@ -48,7 +48,7 @@ def show(
             print(dumps(found) if json else printable("\n".join(node_lines.lines_of(found))))
             return
         nodes = graph.nodes(owner, types=wanted, as_of=time)
-        notes = partial_memory(graph, [owner])
+        notes = partial_memory(graph, graph.standings([owner]))
     for each in nodes:
         found = node_lines.summary_of(each)
         print(dumps(found) if json else printable(node_lines.line_of(found)))

@@ -72,7 +72,7 @@ def verify(
             ]
             if due:
                 due.append("store or index cannot be written here; run locigraph verify again where they can")
-            partial = opening.partial_memory(graph, graph.spaces())
+            partial = opening.partial_memory(graph, graph.standings())
             has_failed = any(graph.failures(space) for space in graph.spaces())
     for kind, each_space in differences.items():
         for each in each_space:

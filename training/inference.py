@@ -5,7 +5,10 @@ PyTorch is imported only when a graph is encoded; encoding a question to search 
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Sequence
 from datetime import datetime
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,22 +24,54 @@ if TYPE_CHECKING:
     from locigraph.gnn.sketch import LexicalStatistics
 
 _TURNS_AT_ONCE = 8_192  # about 300 MB with their neighbours
+_REMEMBERED = 2_000  # questions, at some 8 KB
+
+
+_Question = tuple[str, datetime | None]  # and when it is asked
 
 
 class CheckpointQueryEncoder:
-    """Encodes questions with a checkpoint and the text encoder that it names."""
+    """Encodes questions with a checkpoint and the text encoder that it names; several threads may use it.
 
-    def __init__(self, checkpoint: Checkpoint, encoder: TextEncoder) -> None:
+    Args:
+        checkpoint: The checkpoint.
+        encoder: The text encoder.
+        remembered: Number of questions whose vectors are kept, those that were asked last.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, encoder: TextEncoder, *, remembered: int = _REMEMBERED) -> None:
         self._checkpoint = checkpoint
         self._encoder = encoder
         self.version: str = checkpoint.version
+        self._most = remembered
+        self._kept: OrderedDict[_Question, NDArray[np.float32]] = OrderedDict()
+        self._lock = Lock()
 
     def encode_query(self, text: str, *, asked_at: datetime | None = None) -> NDArray[np.float32]:
         """Vector of a question, float32 [dim]; see ``retrieval.protocols.QueryEncoder``."""
-        hashed = hashed_features(self._checkpoint.model)
-        features = hashed.questions([text], self._encoder.encode([text]), asked_at=[asked_at])[0]
-        vector: NDArray[np.float32] = features * self._checkpoint.query_scale
-        return vector
+        return self.encode_queries([(text, asked_at)])[0]
+
+    def encode_queries(self, questions: Sequence[tuple[str, datetime | None]]) -> list[NDArray[np.float32]]:
+        """Vectors of questions, each with the time at which it is asked, float32 [dim]; one pass of the text encoder.
+
+        They are not to be changed.
+        """
+        with self._lock:
+            found = {each: self._kept[each] for each in questions if each in self._kept}
+        missing = list(dict.fromkeys(each for each in questions if each not in found))
+        if missing:
+            texts, times = [text for text, _ in missing], [asked_at for _, asked_at in missing]
+            hashed = hashed_features(self._checkpoint.model)
+            features = hashed.questions(texts, self._encoder.encode(texts), asked_at=times)
+            # A row of its own for each, so that one question does not keep the whole array.
+            found |= {each: row * self._checkpoint.query_scale for each, row in zip(missing, features, strict=True)}
+        with self._lock:
+            for each in questions:
+                self._kept[each] = found[each]
+                self._kept.move_to_end(each)
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        return [found[each] for each in questions]
 
 
 def reader_of(

@@ -7,16 +7,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import func, select, update
+from sqlalchemy import Connection, bindparam, func, select, update
 
 from locigraph.kg.errors import StoreError, UnknownSpaceError
 from locigraph.kg.store import sequence, tables, tombstones
+from locigraph.kg.store import standing as standing_
 from locigraph.kg.store import turns as turns_
 from locigraph.kg.store.database import Database
 from locigraph.kg.store.rows import turn_of
 from locigraph.kg.store.statements import rows_in
 from locigraph.kg.times import optional_moment
 from locigraph.kg.types import UNSTORABLE, NodeId, Scope, SpaceId, Turn, TurnId, TurnState
+
+_KNOWN = select(tables.spaces.c.space).where(tables.spaces.c.space == bindparam("space"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +44,20 @@ class Conversations(Database):
         with self._read() as connection:
             return {SpaceId(row.space): Scope(row.user, row.agent) for row in connection.execute(query)}
 
+    def standings(self, spaces: Sequence[SpaceId] | None = None) -> dict[SpaceId, standing_.Standing]:
+        """How some spaces stand, or all (None), sorted by name; those that do not exist are left out."""
+        named = None if spaces is None else [space for space in spaces if not UNSTORABLE.search(space)]
+        with self._read() as connection:
+            return standing_.standings(connection, named)
+
     def require_space(self, space: SpaceId) -> None:
         """Raise UnknownSpaceError unless the space exists."""
-        if UNSTORABLE.search(space):
-            raise UnknownSpaceError(space, self.spaces())
         with self._read() as connection:
-            row = connection.execute(select(tables.spaces.c.space).where(tables.spaces.c.space == space)).first()
-        if row is None:
+            self._require(connection, space)
+
+    def _require(self, connection: Connection, space: SpaceId) -> None:
+        """See ``require_space``."""
+        if UNSTORABLE.search(space) or connection.execute(_KNOWN, {"space": space}).first() is None:
             raise UnknownSpaceError(space, self.spaces())
 
     def revision(self, space: SpaceId) -> int:
@@ -136,12 +146,12 @@ class Conversations(Database):
 
     def turns(self, space: SpaceId, *, state: TurnState | None = None) -> list[Turn]:
         """Turns of a space in conversation order, all or those in one state."""
-        self.require_space(space)
         table = tables.turns.c
         query = select(tables.turns).where(table.space == space).order_by(table.position, table.key)
         if state is not None:
             query = query.where(table.state == state)
         with self._read() as connection:
+            self._require(connection, space)
             return [turn_of(row) for row in connection.execute(query)]
 
     def turn_counts(self, space: SpaceId) -> Counter[TurnState]:

@@ -111,7 +111,7 @@ def lacking(
     if not checks_vectors:
         # Reads no vectors, which takes a twentieth of the time.
         parts = [query.where(e.c.node_key.is_(None)) for query in parts]
-    dim = _dim(connection, model)
+    dim = _dim(connection, model) if checks_vectors else 0
     found: list[Any] = []
     for chunk in [None] if keys is None else chunks(sorted(keys)):
         some = parts if chunk is None else [query.where(n.c.key.in_(chunk)) for query in parts]

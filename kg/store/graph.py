@@ -136,10 +136,10 @@ class Store(Conversations, Queues):
         include_archived: bool = False,
     ) -> list[Node]:
         """Nodes of a space, oldest first, as they were known at ``as_of`` (None: now)."""
-        self.require_space(space)
         latest = _latest(as_of)
         rows: list[Any] = []
         with self._read() as connection:
+            self._require(connection, space)
             for chunk in [None] if ids is None else chunks(list(ids)):
                 wanted = {name: value for name, value in (("type", types), ("id", chunk)) if value is not None}
                 statement = sa.text(
@@ -309,8 +309,8 @@ class Store(Conversations, Queues):
                 read vectors raise an error for damaged ones in any case.
             keys: Keys of the nodes to look at; None for all.
         """
-        self.require_space(space)
         with self._read() as connection:
+            self._require(connection, space)
             return embeddings.lacking(connection, space, model, checks_vectors=checks_vectors, keys=keys)
 
     def vectors_by_key(
@@ -354,8 +354,8 @@ class Store(Conversations, Queues):
             UnknownSpaceError: If there is no such space.
             InvalidVectorError: If a node has no valid vector of the model.
         """
-        self.require_space(space)
         with self._mapped_errors(), export.consistent_read(self._engine) as connection:
+            self._require(connection, space)
             return export.read_snapshot(connection, space, _latest(as_of), embedding_model, part)
 
     def neighbourhood(
@@ -366,8 +366,8 @@ class Store(Conversations, Queues):
         Raises:
             UnknownSpaceError: If there is no such space.
         """
-        self.require_space(space)
         with self._mapped_errors(), export.consistent_read(self._engine) as connection:
+            self._require(connection, space)
             return neighbourhood.around(connection, space, changed, families=families, hops=hops, most=most)
 
 

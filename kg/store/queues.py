@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -125,15 +125,24 @@ class Queues(Database):
         with self._write() as connection:
             connection.execute(delete(table).where(table.c.collection.not_in(collections)))
 
-    def acknowledge_change(self, space: SpaceId, up_to: int, *, by: str = "") -> None:
-        """Take a space off that list unless it changed after ``up_to``, the change that the index reflects.
+    def acknowledge_changes(self, up_to: Mapping[SpaceId, int], *, by: str = "") -> None:
+        """Take spaces off that list, unless they have changed since.
 
-        ``by`` names the process that wrote its embeddings, for ``embedded_by``.
+        Args:
+            up_to: For each space the number of the last change that the index reflects.
+            by: Name of the process that wrote their embeddings, for ``embedded_by``.
         """
-        spaces = tables.spaces
-        with self._write(space) as connection:
-            connection.execute(delete(tables.changed_spaces).where(_CHANGED.space == space, _CHANGED.seq <= up_to))
-            connection.execute(sa.update(spaces).where(spaces.c.space == space).values(embedded_by=by))
+        if not up_to:
+            return
+        spaces, values = tables.spaces, [{"named": space, "number": number} for space, number in up_to.items()]
+        named, number = sa.bindparam("named"), sa.bindparam("number")
+        with self._write(*up_to) as connection:
+            changed = delete(tables.changed_spaces).where(_CHANGED.space == named, _CHANGED.seq <= number)
+            connection.execute(changed, values)
+            connection.execute(
+                sa.update(spaces).where(spaces.c.space == named).values(embedded_by=by),
+                [{"named": space} for space in up_to],
+            )
 
     def embedded_by(self, spaces: Sequence[SpaceId]) -> dict[SpaceId, str | None]:
         """Who wrote the graph embeddings of spaces last; None if nobody has. Unknown spaces are left out."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
@@ -22,6 +23,7 @@ def embed_lacking(
     checks_vectors: bool,
     to_indexes: bool,
     keys: Collection[int] | None = None,
+    is_final: bool = True,
     progress: str | None = None,
 ) -> None:
     """Embed the nodes of spaces that have no vector of a text encoder yet, and what changes meanwhile.
@@ -33,6 +35,7 @@ def embed_lacking(
         checks_vectors: Whether a damaged vector counts as missing; see ``Store.unembedded``.
         to_indexes: Whether the vectors are also to be written to the indexes; see ``Store.put_embeddings``.
         keys: Keys of the nodes to look at; None for all.
+        is_final: Whether to look again for what was added meanwhile, until there is nothing.
         progress: Name on the progress bar; None shows none.
     """
     model = encoder.model_id
@@ -43,6 +46,8 @@ def embed_lacking(
             if nodes:
                 store.put_embeddings(space, model, nodes, vectors[start : start + len(nodes)], to_indexes=to_indexes)
                 start += len(nodes)
+        if not is_final:
+            return
         # A node may have been added meanwhile, or another turn may stand before one whose text was read.
         lacking = {space: store.unembedded(space, model, keys=keys) for space, nodes in lacking.items() if nodes}
 
@@ -64,15 +69,13 @@ def embedded_snapshot(
         UnknownSpaceError: If there is no such space.
     """
 
-    def read(*, checks_vectors: bool) -> Snapshot:
-        keys = None if part is None else part.nodes
+    keys = None if part is None else part.nodes
+    # Usually nothing is lacking, and to read all vectors only to find damaged ones takes long.
+    for checks_vectors in (False, True):
+        with suppress(InvalidVectorError):
+            return store.snapshot(space, embedding_model=encoder.model_id, part=part)
         embed_lacking(store, [space], encoder, checks_vectors=checks_vectors, to_indexes=False, keys=keys)
-        return store.snapshot(space, embedding_model=encoder.model_id, part=part)
-
-    try:
-        return read(checks_vectors=False)
-    except InvalidVectorError:  # rare, so vectors are checked only after a failure
-        return read(checks_vectors=True)
+    return store.snapshot(space, embedding_model=encoder.model_id, part=part)
 
 
 def snapshot_with_vectors(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -102,6 +103,12 @@ class GraphWriter:
             ConsolidationError: If another extractor built one of the spaces; nothing is written then.
             StoreError: As in ``Store.append_turns``.
         """
+        spaces = self.append(turns, scoped=scoped)
+        self.consolidate(spaces, progress=progress)
+        return spaces
+
+    def append(self, turns: Sequence[Turn], *, scoped: Sequence[tuple[SpaceId, Scope]] = ()) -> list[SpaceId]:
+        """Append turns, all or none, without consolidating them; see ``add``."""
         store, extractor = self._store, self._extractor
         given = list(dict.fromkeys(turn.space for turn in turns))
         for space in given:
@@ -109,39 +116,47 @@ class GraphWriter:
         is_replay = extractor.name in EXTRACTORS and EXTRACTORS[extractor.name].is_replay
         may_rewind = not is_replay or _is_whole(store, turns)
         store.append_turns(turns, scoped=scoped, may_rewind=may_rewind)
-        known = {*store.spaces()}
-        spaces = [space for space in given if space in known]
-        self.consolidate(spaces, progress=progress)
-        return spaces
+        known = store.standings(given)
+        return [space for space in given if space in known]
 
     def is_builder_of(self, space: SpaceId) -> bool:
         """Whether this writer's extractor has built a space."""
         return built_by(self._store, space) == self._extractor.name
 
-    def consolidate(self, spaces: Sequence[SpaceId], *, progress: bool = False) -> None:
-        """Consolidate what is pending in spaces.
+    def consolidate(self, spaces: Sequence[SpaceId], *, most: int | None = None, progress: bool = False) -> bool:
+        """Consolidate what is pending in spaces; returns whether more is.
 
         An unexpected error, which is a fault of the program with a turn of one space, is raised once the other spaces
         are consolidated. Expected ones, such as a full disk or an outage, would meet the other spaces too, and stop
         the run; so does any error with language models, whose requests are paid for.
+
+        Args:
+            spaces: The spaces; those that do not exist any more are left out.
+            most: Number of turns after which it stops; None for all.
+            progress: Whether to show progress bars.
         """
         store, extractor = self._store, self._extractor
         if isinstance(extractor, MeteredExtractor):
             extractor.ledger.bind(store)
-        pending = [turn for space in spaces for turn in store.turns(space, state=TurnState.PENDING)]
+        known = store.standings(spaces)
+        waiting = [space for space in spaces if space in known and known[space].pending]
+        pending = [turn for space in waiting for turn in store.turns(space, state=TurnState.PENDING)]
         if not pending:
-            return
+            return False
+        is_more = most is not None and len(pending) > most
+        pending = pending[:most]
+        counts = Counter(turn.space for turn in pending)
         # One large batch now instead of a small one per turn.
         texts = [turn.utterance for turn in pending]
         bar_name = "encode" if progress else None
         self._encoder.encode([*texts, *extractor.expected_texts(pending)], progress=bar_name)
         with tqdm(desc="consolidate", total=len(pending), unit="turn", disable=not progress) as bar:
-            consolidate = partial(self._consolidate, on_turn=bar.update)
+            consolidate = partial(self._consolidate, counts=None if most is None else counts, on_turn=bar.update)
             if isinstance(extractor, MeteredExtractor) and extractor.concurrency > 1:
-                _side_by_side(consolidate, spaces, extractor)
+                _side_by_side(consolidate, [*counts], extractor)
             else:
                 faults = []
-                for space in spaces:
+                for space in counts:
                     try:
                         consolidate(space)
                     except (LocigraphError, OSError, MemoryError):
@@ -150,8 +165,9 @@ class GraphWriter:
                         faults.append(fault)
                 if faults:
                     raise faults[0]
+        return is_more
 
-    def _consolidate(self, space: SpaceId, on_turn: Callable[[], object]) -> None:
+    def _consolidate(self, space: SpaceId, counts: Mapping[SpaceId, int] | None, on_turn: Callable[[], object]) -> None:
         with self._lock:
             consolidator = self._kept.pop(space, None)
         if consolidator is None:
@@ -161,7 +177,7 @@ class GraphWriter:
             context = HybridContext(self._store, self._encoder)
             consolidator = Consolidator(self._store, self._extractor, self._encoder, context)
         with self._store.held(f"consolidate/{space}"):  # several processes would do the work of one, and redo it
-            consolidator.run(space, on_turn=on_turn)
+            consolidator.run(space, most=None if counts is None else counts[space], on_turn=on_turn)
         with self._lock:
             self._kept[space] = consolidator
             turns = accumulate(each.turns_known for each in reversed(self._kept.values()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +14,8 @@ from locigraph.kg.counts import counted, is_or_are
 from locigraph.kg.errors import LocigraphError, MissingStoreError, abridged
 from locigraph.kg.store import IDENTITY, Store
 from locigraph.kg.store.engine import file_of
-from locigraph.kg.types import Question, SpaceId, TurnState
+from locigraph.kg.store.standing import Standing
+from locigraph.kg.types import Question, SpaceId
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly.defaults import SHIPPED_ADAPTER, model_and_dtype
 from locigraph.scripts.assembly.settings import DEFAULT, CorpusSettings, EncoderSettings, IndexSettings
@@ -134,13 +135,11 @@ def existing_store(path: str, *, access: Literal["write", "read"] = "read") -> S
     return Store(path, access=access)
 
 
-def partial_memory(graph: Store, spaces: Sequence[SpaceId]) -> list[str]:
+def partial_memory(graph: Store, standings: Mapping[SpaceId, Standing]) -> list[str]:
     """A line for each space with pending or failed turns: how many there are, and what to do."""
     lines = []
-    for space in spaces:
-        counts = graph.turn_counts(space)
-        pending, failed = counts[TurnState.PENDING], counts[TurnState.FAILED]
-        causes = []
+    for space, standing in standings.items():
+        pending, failed, causes = standing.pending, standing.failed, []
         if pending:
             causes.append(
                 f"{pending:,} {is_or_are(pending)} not consolidated yet (run locigraph build again, or add to it)"
@@ -148,7 +147,8 @@ def partial_memory(graph: Store, spaces: Sequence[SpaceId]) -> list[str]:
         if failed:
             causes.append(f"{failed:,} failed, with text but no facts (run locigraph build with --retry_failed true)")
         if causes:
-            lines.append(f"space {space!r} is incomplete: of {counted(counts.total(), 'turn')}, {' and '.join(causes)}")
+            total = graph.turn_counts(space).total()
+            lines.append(f"space {space!r} is incomplete: of {counted(total, 'turn')}, {' and '.join(causes)}")
     return lines
 
 

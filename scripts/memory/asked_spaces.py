@@ -13,29 +13,41 @@ from locigraph.kg.language.tokens import normalised
 from locigraph.kg.name_list import names_in
 from locigraph.kg.schema import dated_types
 from locigraph.kg.store import Store
+from locigraph.kg.store.standing import Standing
 from locigraph.kg.types import NodeId, Scope, SpaceId, TurnId
 from locigraph.retrieval.protocols import Hit
 from locigraph.scripts.assembly import options
+from locigraph.scripts.assembly.search_parts import texts_of
+from locigraph.scripts.memory.known_nodes import KnownNode, KnownNodes
 
 
-def named_spaces(graph: Store, space: str | Sequence[str] | None, scope: Scope) -> list[SpaceId]:
-    """The spaces that match both the given names (None for all) and the scope; at least one.
+def named_spaces(
+    graph: Store, space: str | Sequence[str] | None, scope: Scope, *, held: Mapping[SpaceId, Standing] | None = None
+) -> dict[SpaceId, Standing]:
+    """The spaces that match both the given names (None for all) and the scope, and how they stand; at least one.
+
+    Args:
+        graph: The store.
+        space: The names.
+        scope: The scope.
+        held: How a single named space stands, if that was read; None to read it.
 
     Raises:
         UnknownSpaceError: If a named space does not exist.
         UnknownScopeError: If none of the spaces belongs to the scope.
     """
     options.check_named(space, scope)
-    held = graph.scopes()
-    named = held if space is None else [SpaceId(name) for name in options.listed(space)]
-    for name in named:
+    named = None if space is None else list(dict.fromkeys(SpaceId(name) for name in options.listed(space)))
+    if held is None or not isinstance(space, str):
+        held = graph.standings(named)
+    for name in named or ():
         if name not in held:
-            raise UnknownSpaceError(name, held)
-    found = [name for name in dict.fromkeys(named) if scope.covers(held[name])]
+            raise UnknownSpaceError(name, graph.spaces())
+    found = {name: held[name] for name in named or held if scope.covers(held[name].scope)}
     if not found:
         known = {
             Scope(None if scope.user is None else each.user, None if scope.agent is None else each.agent)
-            for each in (held[name] for name in named)
+            for each in (standing.scope for standing in held.values())
         }
         named_alone = space if isinstance(space, str) else None
         raise UnknownScopeError(str(scope), [str(each) for each in known if each], named_alone)
@@ -45,21 +57,48 @@ def named_spaces(graph: Store, space: str | Sequence[str] | None, scope: Scope) 
 class AskedSpaces:
     """The spaces that a question searches: a single one, or several as one graph (see ``kg.joint``).
 
-    Attributes:
-        spaces: The spaces.
+    Args:
+        graph: The store.
+        standings: The spaces, and how they stand.
+        known: Keeps what answers show of nodes.
         is_joint: Whether strategies see them as one graph, in which IDs are prefixed with their space.
+
+    Attributes:
+        standings: As given.
+        spaces: The spaces.
+        is_joint: As given.
         name: Name of the space that strategies are told to search.
     """
 
-    def __init__(self, graph: Store, spaces: Sequence[SpaceId], *, is_joint: bool) -> None:
+    def __init__(
+        self, graph: Store, standings: Mapping[SpaceId, Standing], known: KnownNodes, *, is_joint: bool
+    ) -> None:
         self._graph = graph
-        self.spaces = spaces
+        self._known = known
+        self.standings = standings
+        self.spaces: Sequence[SpaceId] = [*standings]
         self.is_joint = is_joint
-        self.name = SpaceId("spaces asked together") if is_joint else spaces[0]
+        self.name = SpaceId("spaces asked together") if is_joint else self.spaces[0]
+
+    def _nodes(self, ids: Sequence[NodeId]) -> Mapping[NodeId, KnownNode]:
+        """At least these nodes, as they are now."""
+
+        def read(space: SpaceId, own: Sequence[NodeId]) -> Mapping[NodeId, KnownNode]:
+            return self._known.of(space, self.standings.get(space), own)
+
+        return read_by_space(ids, read) if self.is_joint else read(self.name, ids)
+
+    def texts(self, space: SpaceId, ids: Sequence[NodeId], as_of: datetime | None) -> Mapping[NodeId, str]:
+        """Texts of nodes, as they were known at a time (None: now); those that are not active are left out."""
+        if as_of is not None:
+            return texts_of(self._graph, is_joint=self.is_joint)(space, ids, as_of)
+        known = self._nodes(ids)
+        return {node: text for node in ids if (text := known[node].text) is not None}
 
     def speakers_of(self, space: SpaceId, ids: Sequence[NodeId]) -> Mapping[NodeId, frozenset[str]]:
-        """See ``Store.speakers_of``."""
-        return read_by_space(ids, self._graph.speakers_of) if self.is_joint else self._graph.speakers_of(space, ids)
+        """Those whose words nodes contain; nodes that are not stored are left out."""
+        known = self._nodes(ids)
+        return {node: speakers for node in ids if (speakers := known[node].speakers)}
 
     def speakers(self, named: str | Sequence[str] | None) -> list[str] | None:
         """The named speakers, None for all.
@@ -85,21 +124,25 @@ class AskedSpaces:
 
     def shown(self, hits: Sequence[Hit], as_of: datetime | None) -> tuple[Hit, ...]:
         """Hits with the fields that strategies leave empty: the space, and the end of validity, as known at a time."""
-        facts = [hit.node_id for hit in hits if hit.type not in dated_types()]
+        dated = dated_types()
+        facts = [hit.node_id for hit in hits if hit.type not in dated]
 
-        def ends(space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, date]:
+        def ends(space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, date | None]:
+            if as_of is None:
+                known = self._known.of(space, self.standings[space], ids)
+                return {node: known[node].until for node in ids}
             nodes = self._graph.nodes(space, ids=ids, as_of=as_of)
-            return {node.id: node.valid_to.date() for node in nodes if node.valid_to is not None}
+            return {node.id: None if node.valid_to is None else node.valid_to.date() for node in nodes}
 
-        until: Mapping[NodeId, date] = {}
+        until: Mapping[NodeId, date | None] = {}
         if facts:
             until = read_by_space(facts, ends) if self.is_joint else ends(self.name, facts)
-        return tuple(self._with_space_names(replace(hit, until=until.get(hit.node_id))) for hit in hits)
+        return tuple(self._shown(hit, until.get(hit.node_id)) for hit in hits)
 
-    def _with_space_names(self, hit: Hit) -> Hit:
-        """The hit with its space, and with the IDs that its node and turns have within that space."""
+    def _shown(self, hit: Hit, until: date | None) -> Hit:
+        """The hit with its end and its space, and with the IDs that its node and turns have within that space."""
         if not self.is_joint:
-            return replace(hit, space=self.name)
+            return replace(hit, space=self.name, until=until)
         space, node = parted(hit.node_id)
         same: dict[str, list[TurnId]] = {}
         for turn in hit.same:
@@ -108,6 +151,7 @@ class AskedSpaces:
         return replace(
             hit,
             space=space,
+            until=until,
             node_id=node,
             turn_ids=tuple(parted(turn)[1] for turn in hit.turn_ids),
             same=tuple(same.pop(space, ())),

@@ -38,7 +38,7 @@ def forget(parts: Parts, space: str | Sequence[str] | None, named: Collection[Tu
     try:
         gone = set() if named is None else graph.forgotten(SpaceId(str(space)), named)
         left = None if named is None else [turn for turn in named if turn not in gone]
-        erased = 0 if left == [] else _erase(parts, named_spaces(graph, space, scope), left)
+        erased = 0 if left == [] else _erase(parts, [*named_spaces(graph, space, scope)], left)
     except (UnknownSpaceError, UnknownScopeError) as error:
         # A space may have been forgotten already; of a user the store remembers nothing.
         spaces = options.listed(space or ()) if isinstance(error, UnknownSpaceError) else ()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from datetime import date, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from locigraph.consolidation.errors import LanguageModelError
-from locigraph.kg.errors import LocigraphError, shortened
+from locigraph.kg.errors import LocigraphError, outcome, shortened
 from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.store import Store
-from locigraph.kg.types import Scope, SpaceId, TurnId
+from locigraph.kg.types import ANYBODY, Scope, SpaceId, TurnId
 from locigraph.retrieval.errors import RetrievalError
 from locigraph.retrieval.hit_filters import DEFAULT_FOLD, FilteredRetriever
 from locigraph.retrieval.text.node_vectors import snapshot_with_vectors
@@ -31,23 +33,30 @@ from locigraph.scripts.memory.additions import (
     turns_of,
 )
 from locigraph.scripts.memory.asked_spaces import AskedSpaces, named_spaces
+from locigraph.scripts.memory.asking import Asking
 from locigraph.scripts.memory.closable_lock import ClosableLock
 from locigraph.scripts.memory.parts import Parts
 from locigraph.scripts.memory.recalled import MemoryState, Recalled
 
 if TYPE_CHECKING:
     from locigraph.kg.store.engine import Access
+    from locigraph.kg.store.standing import Standing
+    from locigraph.retrieval.protocols import Retriever
     from locigraph.retrieval.query_generator import QueryGenerator
     from locigraph.training.explanation import Explanation
+
+
+# Number of turns that are consolidated without letting another change in; questions need not wait for either.
+_TURNS_A_STEP = 50
 
 
 class Memory:
     """A memory of conversations: turns are added, searched and forgotten. Open one with ``Memory.open``.
 
-    Methods may be called from several threads and are served one at a time; but while language models process added
-    turns, questions are still answered. Only one process at a time may have a memory in files open; a second one gets
-    an error. Where store and index are on servers, several may. A turn whose ``add`` has returned survives a crash, and
-    the next ``recall`` finds it.
+    Methods may be called from several threads. Changes are made one at a time; questions do not wait for them, unless a
+    change of the spaces that they search has been acknowledged and not yet been indexed. Only one process at a time may
+    have a memory in files open; a second one gets an error. Where store and index are on servers, several may. A turn
+    whose ``add`` has returned survives a crash, and the next ``recall`` finds it.
 
     Example:
         >>> from tempfile import mkdtemp
@@ -66,6 +75,8 @@ class Memory:
         self._lock = ClosableLock(name)
         # Writers take this lock first. While models are called, only this one is held, so questions are still answered.
         self._writing = ClosableLock(name)
+        # Questions that nothing has to be done for take only this one, which nobody holds for long.
+        self._reading = ClosableLock(name)
         self._parts = parts
         self._graph, self._encoder, self._is_readonly = parts.graph, parts.encoder, parts.is_readonly
         self._redact = redact
@@ -140,7 +151,7 @@ class Memory:
         self._close(kind, flush=self._parts.are_used and (kind is None or issubclass(kind, Exception)))
 
     def _close(self, kind: type[BaseException] | None, *, flush: bool) -> None:
-        with self._writing.lock, self._lock.lock:
+        with self._writing.lock, self._lock.lock, self._reading.lock:
             if self._lock.is_closed:
                 return
             try:
@@ -148,7 +159,7 @@ class Memory:
                     with nullcontext() if kind is None else suppress(LocigraphError):
                         self.flush()
             finally:
-                self._writing.is_closed = self._lock.is_closed = True
+                self._writing.is_closed = self._lock.is_closed = self._reading.is_closed = True
                 self._parts.close()
 
     def close(self, *, flush: bool = True) -> None:
@@ -258,15 +269,27 @@ class Memory:
             StoreError: As for ``add``, except for turns that were forgotten; nothing is written then.
             LanguageModelError: If language models fail; the turns are remembered, and consolidated by a later call.
         """
+        adding = self.adding(turns)
+        try:
+            while True:
+                next(adding)
+        except StopIteration as done:
+            return list(done.value)
+
+    def adding(self, turns: Iterable[Mapping[str, Any]]) -> Generator[None, None, list[TurnId]]:
+        """``add_many`` in steps, between which other changes can be made; all turns are stored in the first one."""
         given = turns_of(turns)
         made = [redacted_turn(turn) if self._redact else turn for turn, _ in given]
         scoped = [(turn.space, scope) for turn, scope in given]
         self._refuse_if_readonly()
+        most = None if self._parts.waits_for_models else _TURNS_A_STEP
         with self._writing:
-            with self._lock:
-                writer = self._parts.writer()
-            with nullcontext() if self._parts.waits_for_models else self._lock:
-                writer.add(made, scoped=scoped)
+            spaces = self._parts.writer().append(made, scoped=scoped)
+            is_more = self._parts.writer().consolidate(spaces, most=most)
+        while is_more:
+            yield
+            with self._writing:
+                is_more = self._parts.writer().consolidate(spaces, most=most)
         return [turn.turn_id for turn in made]
 
     def forget(
@@ -303,7 +326,7 @@ class Memory:
         scope = Scope(user, agent)
         named = forgetting.turns_named(space, turn_ids, whole_space, scope)
         self._refuse_if_readonly()
-        with self._writing, self._lock:
+        with self._writing, self._lock, self._reading:
             return forgetting.forget(self._parts, space, named, scope)
 
     def restore(self, *, space: str, turn_ids: str | Sequence[str] | None = None) -> int:
@@ -393,43 +416,109 @@ class Memory:
             LocigraphError: If no space is named, there is no such speaker, the strategy cannot be used, or the index
                 fails; an outage is never reported as an empty result.
         """
-        from locigraph.retrieval.budgets import Budget
-        from locigraph.retrieval.multi_query import with_queries
-        from locigraph.retrieval.packing import retrieve_contexts
-
-        options.check_recall(
-            question,
-            top_k=top_k,
-            budget_tokens=budget_tokens,
-            budget_kinds=budget_kinds,
-            as_of=as_of,
-            strategy=strategy,
-            fold=fold,
+        asking = Asking(
+            question=question, space=space, user=user, agent=agent, top_k=top_k, budget_tokens=budget_tokens,
+            budget_kinds=budget_kinds, as_of=as_of, strategy=strategy, reranker=reranker, speaker=speaker, fold=fold,
             queries=queries,
-        )
-        time = options.time_of(as_of)
+        )  # fmt: skip
+        found = self._recalled_at_once(asking)
+        return self._recalled(asking) if found is None else found
+
+    def recall_each(self, questions: Sequence[Mapping[str, Any]]) -> list[Recalled | Exception]:
+        """Answer several questions as ``recall`` does; what they have in common is done once.
+
+        Args:
+            questions: For each the arguments of ``recall``.
+
+        Returns:
+            For each what was found, or the error that ``recall`` would raise.
+        """
+        at_once = self.recall_at_once(questions)
+        waiting = [Asking(**asked) for asked, found in zip(questions, at_once, strict=True) if found is None]
+        if len(waiting) > 1:
+            with suppress(LocigraphError):  # each question meets it, too
+                self._bring_up_to_date([each for each in waiting if each.is_plain])
+        later = iter([outcome(partial(self._recalled, each)) for each in waiting])
+        return [next(later) if found is None else found for found in at_once]
+
+    def _bring_up_to_date(self, waiting: Sequence[Asking]) -> None:
+        """Bring v2 up to date for all spaces of some questions together, which costs less than for each."""
         with self._lock:
-            asked = AskedSpaces(
-                self._graph, named_spaces(self._graph, space, Scope(user, agent)), is_joint=not isinstance(space, str)
+            named = [outcome(partial(self._asked, each)) for each in waiting]
+            found = [asked.standings for asked in named if isinstance(asked, AskedSpaces)]
+            self._parts.bring_up_to_date(dict(ChainMap(*map(dict, found))))
+
+    def recall_at_once(self, questions: Sequence[Mapping[str, Any]]) -> list[Recalled | Exception | None]:
+        """Answer those among several questions for which nothing has to be brought up to date first.
+
+        They wait for no writer, and for no update of other spaces.
+
+        Args:
+            questions: For each the arguments of ``recall``.
+
+        Returns:
+            For each what was found, the error that ``recall`` would raise, or None if ``recall`` has more to do.
+        """
+        made = [outcome(partial(Asking, **asked)) for asked in questions]
+        asked = [each for each in made if isinstance(each, Asking)]
+        named = {each.space for each in asked if isinstance(each.space, str)}
+        held = outcome(partial(self._graph.standings, [*map(SpaceId, named)]))
+        if isinstance(held, Exception):
+            return [held if isinstance(each, Asking) else each for each in made]
+        self._parts.encode_ahead([(each.question, each.time) for each in asked if each.is_plain and not each.queries])
+        return [
+            outcome(partial(self._recalled_at_once, each, held)) if isinstance(each, Asking) else each for each in made
+        ]
+
+    def _recalled_at_once(self, asking: Asking, held: Mapping[SpaceId, Standing] | None = None) -> Recalled | None:
+        """The answer of v2, if all the spaces are held in memory as they stand; else None."""
+        with self._reading:
+            asked = self._asked(asking, held)
+            retriever = self._parts.ready(asked) if asking.is_plain else None
+            return None if retriever is None else self._found(asking, asked, "v2", retriever, ())
+
+    def _recalled(self, asking: Asking) -> Recalled:
+        with self._lock:
+            asked = self._asked(asking)
+            with self._parts.retriever(asked, asking.strategy, asking.queries) as (name, retriever, notes):
+                return self._found(asking, asked, name, retriever, notes)
+
+    def _asked(self, asking: Asking, held: Mapping[SpaceId, Standing] | None = None) -> AskedSpaces:
+        named = named_spaces(self._graph, asking.space, asking.scope, held=held)
+        return self._parts.asked(named, is_joint=not isinstance(asking.space, str))
+
+    def _found(
+        self, asking: Asking, asked: AskedSpaces, strategy: str, found_by: Retriever, notes: Sequence[str]
+    ) -> Recalled:
+        """What a strategy finds, as it is shown."""
+        from locigraph.retrieval.multi_query import with_queries
+
+        speakers = asked.speakers(asking.speaker)
+        several = with_queries(found_by, asking.queries, lambda _: self._last_day(asked.spaces))
+        viewed = FilteredRetriever(several, asked.speakers_of, speakers=speakers, fold=asking.fold)
+        retriever = reranked(asking.reranker)(viewed)
+        if asking.budget_tokens is None:
+            found = retriever.retrieve(asking.question, asked.name, as_of=asking.time, top_k=asking.top_k)
+            hits, context = found.hits[: asking.top_k], None
+        else:
+            from locigraph.retrieval.budgets import Budget
+            from locigraph.retrieval.packing import retrieve_contexts
+
+            budget = Budget(tokens=asking.budget_tokens, kinds=options.kind_limits(asking.budget_kinds))
+            snapshot = self._parts.snapshot(asked, asking.time)
+            found, (context,) = retrieve_contexts(
+                retriever,
+                asking.question,
+                snapshot,
+                [budget],
+                space=asked.name,
+                as_of=asking.time,
+                top_k=asking.top_k,
             )
-            with self._parts.retriever(asked, strategy, queries) as (name, found_by, notes):
-                several = with_queries(found_by, queries, lambda _: self._last_day(asked.spaces))
-                viewed = FilteredRetriever(several, asked.speakers_of, speakers=asked.speakers(speaker), fold=fold)
-                retriever = reranked(reranker)(viewed)
-                if budget_tokens is None:
-                    found = retriever.retrieve(question, asked.name, as_of=time, top_k=top_k)
-                    hits, context = found.hits[:top_k], None
-                else:
-                    budget = Budget(tokens=budget_tokens, kinds=options.kind_limits(budget_kinds))
-                    snapshot = self._parts.snapshot(asked, time)
-                    found, (context,) = retrieve_contexts(
-                        retriever, question, snapshot, [budget], space=asked.name, as_of=time, top_k=top_k
-                    )
-                    kept = {line.node_id for line in context.memories}
-                    hits = tuple(hit for hit in found.hits if hit.node_id in kept)
-                shown = asked.shown(hits, time)
-                said = (*notes, *opening.partial_memory(self._graph, asked.spaces))
-        return Recalled(shown, name, found.timing, said, context)
+            kept = {line.node_id for line in context.memories}
+            hits = tuple(hit for hit in found.hits if hit.node_id in kept)
+        said = (*notes, *opening.partial_memory(self._graph, asked.standings))
+        return Recalled(asked.shown(hits, asking.time), strategy, found.timing, said, context)
 
     def state(self) -> MemoryState:
         """Whether v2 can answer, and how much is still to be indexed.
@@ -457,7 +546,7 @@ class Memory:
     def notes(self, space: str) -> list[str]:
         """What a caller should know about a space: how many of its turns are pending, or have failed."""
         with self._lock:
-            return opening.partial_memory(self._graph, [options.one_space(space)])
+            return opening.partial_memory(self._graph, named_spaces(self._graph, options.one_space(space), ANYBODY))
 
     def explain(
         self,

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
-from locigraph.kg.errors import LocigraphError
+from locigraph.kg.errors import LocigraphError, outcome
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.protocols import GraphVectors, Retriever
 from locigraph.scripts.assembly import defaults, opening
-from locigraph.scripts.assembly.search_parts import SearchParts, indexer_of, texts_of
+from locigraph.scripts.assembly.search_parts import SearchParts, indexer_of
 from locigraph.scripts.assembly.settings import DEFAULT, EncoderSettings, IndexSettings
 from locigraph.scripts.assembly.space_indexes import KeptIndexes
 from locigraph.scripts.assembly.strategies import STRATEGIES, made_of
 from locigraph.scripts.assembly.strategy_choice import require_adapter
 from locigraph.scripts.memory.asked_spaces import AskedSpaces
+from locigraph.scripts.memory.known_nodes import KnownNodes
 
 if TYPE_CHECKING:
     from locigraph.consolidation.protocols import Extractor
     from locigraph.gnn.sketch import LexicalStatistics
     from locigraph.kg.snapshot import Snapshot
+    from locigraph.kg.store.standing import Standing
     from locigraph.retrieval.index.milvus import MilvusIndex
     from locigraph.retrieval.query_generator import QueryGenerator
     from locigraph.scripts.assembly.graphs import GraphWriter
     from locigraph.training.checkpoint import Checkpoint
+    from locigraph.training.inference import CheckpointQueryEncoder
     from locigraph.training.live_embeddings import LiveEmbeddings
 
 # Number of turns whose spaces stay in memory for the consolidation of their next turn, at some 10 KB a turn.
@@ -81,6 +85,8 @@ class Parts:
         self._vectors: MilvusIndex | None = None
         self._embeddings: LiveEmbeddings | None = None
         self._kept = KeptIndexes(self.graph)
+        self._known = KnownNodes(self.graph)
+        self._questions: CheckpointQueryEncoder | None = None
         self.has_forgotten = False
         self.why_no_v2 = "no checkpoint is named" if checkpoint is None else ""
 
@@ -103,10 +109,16 @@ class Parts:
             self._writer = GraphWriter(self.graph, self._extractor(), plain, keep=_TURNS_KEPT)
         return self._writer
 
+    def asked(self, standings: Mapping[SpaceId, Standing], *, is_joint: bool) -> AskedSpaces:
+        """Spaces that a question searches, each as it stands."""
+        return AskedSpaces(self.graph, standings, self._known, is_joint=is_joint)
+
     def drop(self, spaces: Iterable[SpaceId]) -> None:
         """Discard what is held in memory of spaces from which something is forgotten."""
         spaces = [*spaces]
         self._kept.drop(spaces)
+        self._known.drop(spaces)
+        self._questions = None  # a question may quote what is forgotten
         if self._embeddings is not None:
             self._embeddings.drop(spaces)
         if self._writer is not None:
@@ -164,6 +176,15 @@ class Parts:
         except StaleEmbeddingsError as error:
             return None, str(error)
 
+    @property
+    def questions(self) -> CheckpointQueryEncoder:
+        """The query encoder of v2, which remembers the last questions."""
+        if self._questions is None:
+            from locigraph.training.inference import CheckpointQueryEncoder
+
+            self._questions = CheckpointQueryEncoder(self.require_live().checkpoint, self.encoder)
+        return self._questions
+
     def require_live(self) -> LiveEmbeddings:
         """The graph embeddings; raises LocigraphError if no checkpoint can be used."""
         found = self.live()
@@ -213,21 +234,16 @@ class Parts:
         require_adapter([strategy], self._settings.adapter)
         # Milvus Lite can be opened by one process at a time; strategies without vectors leave it to others.
         index = self.index() if row.needs_index else None
-        if row.needs_index and not self.is_readonly:
+        is_settled = row.is_proposed and self._embeddings is not None and self._embeddings.are_settled(asked.standings)
+        if row.needs_index and not self.is_readonly and not is_settled:
             room = _DUE_AT_MOST if row.is_proposed and not self.graph.has_forgotten() else 0
             if self.graph.outbox_size() > room:
                 self.drain()
         if row.is_proposed:
-            from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
-            from locigraph.training.inference import CheckpointQueryEncoder
-
-            embeddings = self.require_live()
             if collection is None:
-                collection = embeddings.readable(spaces) if self.is_readonly else embeddings.current(spaces)
-            questions = CheckpointQueryEncoder(embeddings.checkpoint, self.encoder)
-            texts = texts_of(self.graph, is_joint=asked.is_joint)
-            together = (lambda space, as_of: tuple(spaces)) if asked.is_joint else None
-            yield strategy, GraphEmbeddingRetriever(collection, questions, texts, view_of=together), notes
+                embeddings = self.require_live()
+                collection = embeddings.readable(spaces) if self.is_readonly else embeddings.current(asked.standings)
+            yield strategy, self._v2(asked, collection), notes
             return
         if row.uses_adapter and not self.is_readonly:
             from locigraph.scripts.assembly.graphs import embed_all
@@ -253,6 +269,33 @@ class Parts:
                 made = made_of(parts, [strategy])[strategy]
                 notes.append(f"searched without the index, which is only read here: {error}")
             yield strategy, made, notes
+
+    def ready(self, asked: AskedSpaces) -> Retriever | None:
+        """v2 over spaces that are held in memory and stand as when they were last brought up to date; else None."""
+        if self._embeddings is None or self.is_readonly:
+            return None
+        collection = self._embeddings.held(asked.standings)
+        return None if collection is None else self._v2(asked, collection)
+
+    def _v2(self, asked: AskedSpaces, collection: GraphVectors) -> Retriever:
+        from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
+
+        spaces = tuple(asked.spaces)
+        together = (lambda space, as_of: spaces) if asked.is_joint else None
+        return GraphEmbeddingRetriever(collection, self.questions, asked.texts, view_of=together)
+
+    def bring_up_to_date(self, standings: Mapping[SpaceId, Standing]) -> None:
+        """Bring v2's graph embeddings of some spaces up to date, if it can be used."""
+        if standings and not self.is_readonly and (found := self.live()) is not None:
+            found.current(standings)
+
+    def encode_ahead(self, questions: Sequence[tuple[str, datetime | None]]) -> None:
+        """Encode questions, each with the time as of which it is asked, together, before they are searched one by one.
+
+        What goes wrong is left to the searches.
+        """
+        if questions and self._embeddings is not None:
+            outcome(partial(self.questions.encode_queries, questions))
 
     def snapshot(self, asked: AskedSpaces, as_of: datetime | None) -> Snapshot:
         """The graph of the searched spaces, without embeddings."""

@@ -26,6 +26,7 @@ from locigraph.scripts.serving.gate import CALLER, Gate
 from locigraph.scripts.serving.keys import Keyring
 from locigraph.scripts.serving.operations import OPERATIONS, Operation
 from locigraph.scripts.serving.problems import INTERNAL, Problem, invalid, problem, problem_of, told_of
+from locigraph.scripts.serving.request_queue import LANES
 from locigraph.scripts.serving.service import Service
 from locigraph.scripts.serving.tools import mcp_server
 from locigraph.scripts.serving.workers import METRICS_FOLDER
@@ -63,8 +64,8 @@ def application(
         requests_per_minute: Largest number for each key.
         max_request_bytes: Size of the largest request.
     """
-    served = AsyncMemory(lambda: memory)
-    service = Service(served, waits_for_models=memory.waits_for_models)
+    served = AsyncMemory(lambda: memory, threads=LANES)
+    service = Service(served)
     # MCP without sessions: nothing is kept between requests, and any of them may be the last.
     sessions = StreamableHTTPSessionManager(
         mcp_server(service), json_response=True, stateless=True, max_request_body_size=max_request_bytes
@@ -144,10 +145,12 @@ def _add_route(app: FastAPI, service: Service, operation: Operation[Any]) -> Non
     """Add the route ``/v1/NAME``: GET without fields, else POST, so that no log of URLs holds their content."""
     has_fields = bool(operation.request.model_fields)
 
-    async def answer(request: Request, asked: Any) -> Any:
-        return await service.perform(operation, asked, getattr(request.state, CALLER))
+    async def answer(request: Request, asked: Any) -> Response:
+        found = await service.perform(operation, asked, getattr(request.state, CALLER))
+        # As bytes, since FastAPI would check the answer and convert it twice.
+        return Response(found.model_dump_json(), media_type="application/json")
 
-    async def without_fields(request: Request) -> Any:
+    async def without_fields(request: Request) -> Response:
         return await answer(request, operation.request())
 
     answer.__annotations__["asked"] = operation.request  # FastAPI reads the body's model from here

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -10,16 +10,17 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from locigraph.kg.errors import LocigraphError, UnknownSpaceError, nearest, shortened
+from locigraph.kg.errors import LocigraphError, UnknownSpaceError, nearest, outcome, shortened
 from locigraph.kg.registry import Table
 from locigraph.kg.types import Scope
 from locigraph.retrieval.hit_filters import DEFAULT_FOLD
-from locigraph.scripts.memory import Memory
+from locigraph.scripts.memory import Memory, Recalled
 from locigraph.scripts.serving.keys import Caller
 from locigraph.scripts.serving.problems import UNKNOWN_FIELD
 from locigraph.training.explanation import Explanation
 
 _MAX_TOP_K = 1_000  # an answer of more would be longer than a request may be
+_MOST_TURNS = 5_000  # of one request
 
 
 class Request(BaseModel):
@@ -41,6 +42,11 @@ class Request(BaseModel):
     def touched(self) -> Iterable[str]:
         """The spaces that the request reads or changes."""
         return ()
+
+    @property
+    def size(self) -> int:
+        """How much work it is, in requests of the smallest size."""
+        return 1
 
 
 class _OfSpace(Request):
@@ -75,12 +81,17 @@ class TurnToAdd(_OfSpace):
 class TurnsToAdd(Request):
     """Turns of one or more conversations; either all of them are remembered or none."""
 
-    turns: list[TurnToAdd] = Field(min_length=1)
+    turns: list[TurnToAdd] = Field(min_length=1, max_length=_MOST_TURNS)
 
     @property
     def touched(self) -> Iterable[str]:
         """The spaces of all turns."""
         return {turn.space for turn in self.turns}
+
+    @property
+    def size(self) -> int:
+        """Number of turns."""
+        return len(self.turns)
 
 
 class _OfScope(Request):
@@ -236,7 +247,7 @@ class Health(BaseModel):
 
 
 RequestT = TypeVar("RequestT", bound=Request)
-_Result = TypeVar("_Result")
+_AnswerT = TypeVar("_AnswerT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +260,11 @@ class Operation(Generic[RequestT]):
         request: Model of the request.
         answer: Model of the answer.
         run: Performs the operation for a caller, in a thread.
-        run_each: Performs several requests in one call, which is faster; returns an answer or an error for each. None
-            if nothing would be gained.
+        run_each: Performs several requests of their callers in one call, which is faster; returns an answer or an
+            error for each. None if nothing would be gained.
+        run_at_once: Performs those of several requests that wait for nothing; returns None for the others. None if all
+            may wait.
+        steps: Performs the operation in steps, between which others get their turn; instead of ``run``.
         changes: Whether it changes the memory.
         erases: Whether it erases something.
     """
@@ -260,7 +274,11 @@ class Operation(Generic[RequestT]):
     request: type[RequestT]
     answer: type[BaseModel]
     run: Callable[[Memory, RequestT, Caller], BaseModel]
-    run_each: Callable[[Memory, Sequence[RequestT]], Sequence[BaseModel | LocigraphError]] | None = None
+    run_each: Callable[[Memory, Sequence[tuple[RequestT, Caller]]], Sequence[BaseModel | Exception]] | None = None
+    run_at_once: (
+        Callable[[Memory, Sequence[tuple[RequestT, Caller]]], Sequence[BaseModel | Exception | None]] | None
+    ) = None
+    steps: Callable[[Memory, RequestT, Caller], Generator[None, None, BaseModel]] | None = None
     changes: bool = False
     erases: bool = False
 
@@ -284,31 +302,48 @@ class Operation(Generic[RequestT]):
     def perform_each(self, memory: Memory, requests: Sequence[tuple[RequestT, Caller]]) -> list[BaseModel | Exception]:
         """Perform several requests, each with its caller; returns an answer for each, or the error of ``perform``."""
         if self.run_each is None or len(requests) == 1:
-            return [_outcome(partial(self.perform, memory, asked, caller)) for asked, caller in requests]
-        refused = [_outcome(partial(caller.require, asked.touched)) for asked, caller in requests]
-        allowed = [asked for (asked, _), error in zip(requests, refused, strict=True) if error is None]
-        done = _outcome(partial(self.run_each, memory, allowed))
-        found = iter([done] * len(allowed) if isinstance(done, Exception) else done)
+            return [outcome(partial(self.perform, memory, asked, caller)) for asked, caller in requests]
+        found = self._of_allowed(self.run_each, memory, requests)
+        # An unknown space is told in the words for its caller, which ``perform`` has.
+        return [
+            outcome(partial(self.perform, memory, *request)) if isinstance(answer, UnknownSpaceError) else answer
+            for request, answer in zip(requests, found, strict=True)
+        ]
+
+    def perform_at_once(
+        self, memory: Memory, requests: Sequence[tuple[RequestT, Caller]]
+    ) -> list[BaseModel | Exception | None]:
+        """Perform those of several requests that wait for nothing; None for the others."""
+        assert self.run_at_once is not None
+        found = self._of_allowed(self.run_at_once, memory, requests)
+        return [None if isinstance(answer, UnknownSpaceError) else answer for answer in found]
+
+    def begin(self, memory: Memory, asked: RequestT, caller: Caller) -> Generator[None, None, BaseModel]:
+        """The steps of the operation, as ``perform`` would perform it."""
+        assert self.steps is not None
+        caller.require(asked.touched)
+        return self.steps(memory, asked, caller)
+
+    def _of_allowed(
+        self,
+        work: Callable[[Memory, Sequence[tuple[RequestT, Caller]]], Sequence[_AnswerT]],
+        memory: Memory,
+        requests: Sequence[tuple[RequestT, Caller]],
+    ) -> list[_AnswerT | Exception]:
+        """What a function makes of the requests whose callers may use their spaces; the others are refused."""
+        refused = [outcome(partial(caller.require, asked.touched)) for asked, caller in requests]
+        allowed = [request for request, error in zip(requests, refused, strict=True) if error is None]
+        done = outcome(partial(work, memory, allowed)) if allowed else list[_AnswerT]()
+        found: Iterator[_AnswerT | Exception] = iter([done] * len(allowed) if isinstance(done, Exception) else done)
         return [next(found) if error is None else error for error in refused]
-
-
-def _outcome(work: Callable[[], _Result]) -> _Result | Exception:
-    try:
-        return work()
-    except StopIteration:  # cannot be set as the exception of a future
-        return RuntimeError("an operation ended with StopIteration")
-    except Exception as error:
-        return error
-    except BaseException as error:  # such as a panic of a library; the thread and the waiting callers must go on
-        return RuntimeError(f"{type(error).__name__} in an operation")
 
 
 def _add(memory: Memory, asked: TurnToAdd, caller: Caller) -> Added:
     return Added(turn_id=memory.add(**dict(asked)))
 
 
-def _add_each(memory: Memory, asked: Sequence[TurnToAdd]) -> list[Added | LocigraphError]:
-    outcomes = memory.add_each([dict(turn) for turn in asked])
+def _add_each(memory: Memory, asked: Sequence[tuple[TurnToAdd, Caller]]) -> list[Added | LocigraphError]:
+    outcomes = memory.add_each([dict(turn) for turn, _ in asked])
     return [each if isinstance(each, LocigraphError) else Added(turn_id=each) for each in outcomes]
 
 
@@ -316,8 +351,32 @@ def _add_many(memory: Memory, asked: TurnsToAdd, caller: Caller) -> AddedTurns:
     return AddedTurns(turn_ids=list(memory.add_many([dict(turn) for turn in asked.turns])))
 
 
+def _add_in_steps(memory: Memory, asked: TurnsToAdd, caller: Caller) -> Generator[None, None, AddedTurns]:
+    made = yield from memory.adding([dict(turn) for turn in asked.turns])
+    return AddedTurns(turn_ids=list(made))
+
+
 def _recall(memory: Memory, asked: Asked, caller: Caller) -> Answer:
-    return Answer.model_validate(memory.recall(**asked.within(memory, caller)).as_json())
+    return _answer_of(memory.recall(**asked.within(memory, caller)))
+
+
+def _recall_each(memory: Memory, asked: Sequence[tuple[Asked, Caller]]) -> list[Answer | Exception]:
+    found = memory.recall_each([each.within(memory, caller) for each, caller in asked])
+    return [each if isinstance(each, Exception) else _answer_of(each) for each in found]
+
+
+def _recall_at_once(memory: Memory, asked: Sequence[tuple[Asked, Caller]]) -> list[Answer | Exception | None]:
+    named = [each for each, _ in asked if each.space is not None]  # the spaces of a user have to be listed first
+    found = iter(memory.recall_at_once([dict(each) for each in named]))
+    return [None if each.space is None else _answer_or_error(next(found)) for each, _ in asked]
+
+
+def _answer_or_error(found: Recalled | Exception | None) -> Answer | Exception | None:
+    return found if found is None or isinstance(found, Exception) else _answer_of(found)
+
+
+def _answer_of(found: Recalled) -> Answer:
+    return Answer.model_validate(found.as_json())
 
 
 def _explain(memory: Memory, asked: ToExplain, caller: Caller) -> Explained:
@@ -350,11 +409,11 @@ OPERATIONS: Table[Operation[Any]] = Table(
         ),
         Operation(
             "add_many", "Remember turns of conversations, all or none.",
-            TurnsToAdd, AddedTurns, _add_many, changes=True,
+            TurnsToAdd, AddedTurns, _add_many, steps=_add_in_steps, changes=True,
         ),
         Operation(
             "recall", "Find memories that answer a question, in one space or all spaces of a user or agent.",
-            Asked, Answer, _recall,
+            Asked, Answer, _recall, _recall_each, _recall_at_once,
         ),
         Operation(
             "explain", "Explain why turns are found: the parts of each score, with the neighbours that add to it.",

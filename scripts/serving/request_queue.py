@@ -1,15 +1,17 @@
-"""The queue of requests to the memory, which batches those for the same spaces.
+"""The queue of requests to the memory: who waits is served in turn by key, and what can be answered at once is.
 
-The first question to a space after an addition has to bring the space's graph embeddings up to date. Spaces are
-therefore served one after the other. All requests that wait for a space are served together, changes first, so that
-additions become one write and all questions share one update. Later requests wait until the other spaces were served.
+There are three lanes, each with one thread at a time. Questions go first to the lane of those that need nothing but a
+search of what is held in memory; those whose spaces have to be brought up to date go on to the lane of all other
+reads. Changes have the third. So a question waits for neither a change nor an update, except those of its own spaces.
+What waits in a lane is taken in rounds, a request of each key in a round, and done together as far as possible.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -17,104 +19,197 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from locigraph.kg.errors import outcome
 from locigraph.scripts.memory import AsyncMemory, Memory
 from locigraph.scripts.serving.keys import Caller
 from locigraph.scripts.serving.operations import Operation, Request
-from locigraph.scripts.serving.problems import stopping
+from locigraph.scripts.serving.problems import BusyError, stopping
 
 #: Called after each request with its operation's name, and the seconds that it waited and took.
 Observer = Callable[[str, float, float], None]
 
 
-# Largest number of additions in one write, during which no other request is served.
+#: Number of lanes, and so of threads that the queue needs.
+LANES = 3
+# Largest number of requests, or of turns in them, that are taken together.
 _MOST_AT_ONCE = 50
+# Requests of one key that may wait, and of all keys together.
+_MOST_OF_KEY, _MOST_WAITING = 1_000, 5_000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Waiting:
     operation: Operation[Any]
     asked: Request
     caller: Caller
     answer: asyncio.Future[BaseModel]
     since: float = field(default_factory=time.perf_counter)
+    took: float = 0.0
+    steps: Generator[None, None, BaseModel] | None = None  # of what is done in steps, once it has begun
+
+
+class _Lane:
+    """What waits, by key; the keys take turns."""
+
+    def __init__(self) -> None:
+        self._of_key: dict[str, deque[_Waiting]] = {}  # the key whose turn it is comes first
+        self.task: asyncio.Task[None] | None = None
+
+    def put(self, waiting: _Waiting) -> None:
+        self._of_key.setdefault(waiting.caller.name, deque()).append(waiting)
+
+    def take(self) -> list[_Waiting]:
+        """What is done next, of each key in its order; empty if nothing waits."""
+        taken, size = list[_Waiting](), 0
+        while self._of_key and size < _MOST_AT_ONCE:
+            key = next(iter(self._of_key))
+            queue = self._of_key.pop(key)
+            waiting = queue.popleft()
+            if queue:
+                self._of_key[key] = queue
+            if waiting.steps is None and waiting.answer.done():
+                continue  # nobody waits for it any longer
+            taken.append(waiting)
+            size += waiting.asked.size
+        return taken
 
 
 class RequestQueue:
-    """Queue of requests, which are batched by the spaces that they touch.
+    """Queue of requests; see the module.
 
     Args:
-        memory: The memory.
+        memory: The memory, with a thread for each lane.
         observe: Called after each request.
-        waits_for_models: Whether additions wait for language models. If so, requests that change the memory have a
-            queue of their own, so that questions do not wait for them.
     """
 
-    def __init__(self, memory: AsyncMemory, observe: Observer, *, waits_for_models: bool = False) -> None:
+    def __init__(self, memory: AsyncMemory, observe: Observer) -> None:
         self._memory = memory
         self._observe = observe
-        self._waits_for_models = waits_for_models
-        self._waiting: dict[bool, dict[Hashable, list[_Waiting]]] = {False: {}, True: {}}  # longest waiting first
-        self._workers: dict[bool, asyncio.Task[None]] = {}
-        self._unanswered: set[_Waiting] = set()
+        self._at_once, self._reads, self._changes = _Lane(), _Lane(), _Lane()
+        self._unanswered: dict[_Waiting, None] = {}
+        self._of_key: dict[str, int] = {}  # number of unanswered requests
         self._has_stopped = False
 
     async def answer(self, operation: Operation[Any], asked: Request, caller: Caller) -> BaseModel:
         """Queue a request and return its answer; it is skipped if it is cancelled before its turn comes.
 
         Raises:
-            BusyError: If the queue is stopped first.
+            BusyError: If too many requests wait, or the queue is stopped first.
             LocigraphError: As ``Operation.perform``.
         """
         if self._has_stopped:
             raise stopping()
+        of_key = self._of_key.get(caller.name, 0)
+        if of_key >= _MOST_OF_KEY or len(self._unanswered) >= _MOST_WAITING:
+            of_whom = f"of key {caller.name!r} " if of_key >= _MOST_OF_KEY else ""
+            count = of_key if of_whom else len(self._unanswered)
+            raise BusyError(f"{count:,} requests {of_whom}are already waiting; try again later")
         waiting = _Waiting(operation, asked, caller, asyncio.get_running_loop().create_future())
-        lane = self._waits_for_models and operation.changes
-        self._waiting[lane].setdefault(frozenset(asked.touched) or operation.name, []).append(waiting)
-        if lane not in self._workers:
-            self._workers[lane] = asyncio.create_task(self._work(lane))
-        self._unanswered.add(waiting)
+        self._unanswered[waiting] = None
+        self._of_key[caller.name] = of_key + 1
         try:
+            if operation.changes:
+                self._put(self._changes, waiting)
+            else:
+                self._put(self._reads if operation.run_at_once is None else self._at_once, waiting)
             return await waiting.answer
         finally:
-            self._unanswered.remove(waiting)
+            del self._unanswered[waiting]
+            self._of_key[caller.name] -= 1
+            if not self._of_key[caller.name]:
+                del self._of_key[caller.name]
 
     def stop(self) -> None:
         """Refuse all requests without an answer, and all new ones; those that have not begun are not performed."""
         self._has_stopped = True
         _deliver([*self._unanswered], [stopping() for _ in self._unanswered])
 
-    async def _work(self, lane: bool) -> None:
-        groups, loop = self._waiting[lane], asyncio.get_running_loop()
+    def _put(self, lane: _Lane, waiting: _Waiting) -> None:
+        lane.put(waiting)
+        if lane.task is None:
+            lane.task = asyncio.create_task(self._work(lane))
+
+    async def _work(self, lane: _Lane) -> None:
+        loop = asyncio.get_running_loop()
         try:
-            while groups:
-                group = sorted(groups.pop(next(iter(groups))), key=lambda each: not each.operation.changes)
+            while batch := lane.take():
+                work = self._try_at_once if lane is self._at_once else self._perform
                 try:
-                    await self._memory.call(partial(self._answer, group, loop))
+                    left = await self._memory.call(partial(work, batch, loop))
                 except Exception as error:
-                    _deliver(group, [error] * len(group))
+                    _deliver(batch, [error] * len(batch))
+                    continue
+                for waiting in left:  # the rest of an addition that takes its turn with those of others
+                    self._put(self._reads if lane is self._at_once else lane, waiting)
         finally:
-            del self._workers[lane]
+            lane.task = None
 
-    def _answer(self, group: Sequence[_Waiting], loop: asyncio.AbstractEventLoop, memory: Memory) -> None:
-        """Runs in a thread of the memory; sends each answer to the event loop as soon as it is there."""
-        for _, run in groupby(group, key=_together):
-            wanted = [each for each in run if not each.answer.done()]
-            for start in range(0, len(wanted), _MOST_AT_ONCE):
-                part = wanted[start : start + _MOST_AT_ONCE]
-                loop.call_soon_threadsafe(_deliver, part, self._performed(memory, part))
+    # --- in a thread of the memory -------------------------------------------------------------------------
 
-    def _performed(self, memory: Memory, wanted: Sequence[_Waiting]) -> list[BaseModel | Exception]:
-        started = time.perf_counter()
-        found = wanted[0].operation.perform_each(memory, [(each.asked, each.caller) for each in wanted])
-        took = (time.perf_counter() - started) / len(wanted)
-        for each in wanted:
-            self._observe(each.operation.name, started - each.since, took)
-        return found
+    def _try_at_once(
+        self, batch: Sequence[_Waiting], loop: asyncio.AbstractEventLoop, memory: Memory
+    ) -> list[_Waiting]:
+        """Answer what can be answered at once; returns the others."""
+        left = []
+        for _, run in groupby(batch, key=lambda each: each.operation.name):
+            part = [each for each in run if not each.answer.done()]
+            if not part:
+                continue
+            requests = [(each.asked, each.caller) for each in part]
+            started = time.perf_counter()
+            found = part[0].operation.perform_at_once(memory, requests)
+            took = time.perf_counter() - started
+            done = {each: answer for each, answer in zip(part, found, strict=True) if answer is not None}
+            left += [each for each in part if each not in done]
+            for each in done:
+                self._observe(each.operation.name, started - each.since, took / len(part))
+            loop.call_soon_threadsafe(_deliver, [*done], [*done.values()])
+        return left
+
+    def _perform(self, batch: Sequence[_Waiting], loop: asyncio.AbstractEventLoop, memory: Memory) -> list[_Waiting]:
+        """Do what waits, each answer being sent to the event loop as soon as it is there; returns what is not done."""
+        left = []
+        for run in _together(batch):
+            part = [each for each in run if each.steps is not None or not each.answer.done()]
+            if not part:
+                continue
+            started = time.perf_counter()
+            found: list[BaseModel | Exception]
+            if part[0].operation.steps is not None:
+                (waiting,) = part
+                answer = outcome(partial(self._step, waiting, memory))
+                if answer is None:
+                    waiting.took += time.perf_counter() - started
+                    left.append(waiting)
+                    continue
+                found = [answer]
+            else:
+                requests = [(each.asked, each.caller) for each in part]
+                found = part[0].operation.perform_each(memory, requests)
+            took = (time.perf_counter() - started) / len(part)
+            for each in part:
+                self._observe(each.operation.name, started - each.since - each.took, each.took + took)
+            loop.call_soon_threadsafe(_deliver, part, found)
+        return left
+
+    def _step(self, waiting: _Waiting, memory: Memory) -> BaseModel | None:
+        """Do one step; returns the answer, or None if there are more."""
+        if waiting.steps is None:
+            waiting.steps = waiting.operation.begin(memory, waiting.asked, waiting.caller)
+        try:
+            next(waiting.steps)
+        except StopIteration as done:
+            answer: BaseModel = done.value
+            return answer
+        return None
 
 
-def _together(waiting: _Waiting) -> Hashable:
-    """Key that is equal for neighbouring requests that can be performed in one call."""
-    return waiting.operation.name if waiting.operation.run_each else id(waiting)
+def _together(batch: Sequence[_Waiting]) -> Iterator[list[_Waiting]]:
+    """Requests of one operation that can be done in one call, in the order of their first ones."""
+    groups: dict[Hashable, list[_Waiting]] = {}
+    for each in batch:
+        groups.setdefault(each.operation.name if each.operation.run_each else each, []).append(each)
+    yield from groups.values()
 
 
 def _deliver(wanted: Sequence[_Waiting], found: Sequence[BaseModel | Exception]) -> None:

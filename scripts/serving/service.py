@@ -19,7 +19,6 @@ from locigraph.scripts.serving.problems import INTERNAL, BusyError
 from locigraph.scripts.serving.request_queue import RequestQueue
 
 log = logging.getLogger("locigraph.serve")
-_MOST_WAITING = 1_000
 _STATE_S = 1.0
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
@@ -28,19 +27,18 @@ class Service:
     """A memory that serves several clients at a time.
 
     Args:
-        memory: The memory.
-        waits_for_models: Whether additions wait for language models.
+        memory: The memory, with a thread for each lane of the queue.
 
     Attributes:
         registry: Metrics of this service.
         not_ready: Why requests cannot be answered yet, or at all; empty once models and checkpoint are loaded.
     """
 
-    def __init__(self, memory: AsyncMemory, *, waits_for_models: bool = False) -> None:
+    def __init__(self, memory: AsyncMemory) -> None:
         self._memory = memory
         self._reading: asyncio.Task[MemoryState] | None = None
         self._last: MemoryState | None = None
-        self._queue = RequestQueue(memory, self._observe, waits_for_models=waits_for_models)
+        self._queue = RequestQueue(memory, self._observe)
         self._waiting = 0
         self.not_ready = "models are being loaded; try again in a few seconds"
         self.registry = CollectorRegistry()
@@ -102,8 +100,6 @@ class Service:
             BusyError: If too many requests are waiting, or the service is stopped before there is an answer.
             LocigraphError: As ``Operation.perform``.
         """
-        if self._waiting >= _MOST_WAITING:
-            raise BusyError(f"{self._waiting} requests are already waiting; try again later")
         self._waiting += 1
         self._running.set(self._waiting)
         end = "failed"

@@ -30,6 +30,7 @@ from locigraph.scripts.serving.gate import CALLER
 from locigraph.scripts.serving.keys import OWNER
 from locigraph.scripts.serving.operations import OPERATIONS
 from locigraph.scripts.serving.problems import INTERNAL, invalid
+from locigraph.scripts.serving.request_queue import LANES
 from locigraph.scripts.serving.service import Service, log, log_crash
 
 _INSTRUCTIONS = (
@@ -102,9 +103,9 @@ def serve_stdio(memory: Memory) -> None:
                 os._exit(status)  # the thread that waits for standard input would keep the process alive
 
     async def serve() -> None:
-        async with AsyncMemory(lambda: memory) as served, anyio.create_task_group() as tasks:
+        async with AsyncMemory(lambda: memory, threads=LANES) as served, anyio.create_task_group() as tasks:
             tasks.start_soon(stop, served)
-            server = mcp_server(Service(served, waits_for_models=memory.waits_for_models))
+            server = mcp_server(Service(served))
             async with stdio_server() as (reading, writing):
                 await server.run(reading, writing, server.create_initialization_options())
             tasks.cancel_scope.cancel()

@@ -24,7 +24,7 @@ from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.index.milvus_collection import Collection
 from locigraph.retrieval.index.scoped_vectors import ScopedVectors
-from locigraph.retrieval.protocols import SearchFilter, VectorMatch
+from locigraph.retrieval.protocols import GraphVectors, SearchFilter, VectorMatch
 from locigraph.scripts.assembly import opening
 from locigraph.scripts.assembly.search_parts import indexer_of
 from locigraph.scripts.memory import AsyncMemory, Memory
@@ -91,9 +91,12 @@ class Place:
     def turn(self, number: int) -> dict[str, Any]:
         return told(self.name, f"h{number}", f"I painted the canoe number {number} in Porto.")
 
+    def up_to_date(self) -> GraphVectors:
+        return self.live.current(self.store.standings([self.name]))
+
     def victims(self) -> Any:
         """Everything that is stored of the victim."""
-        self.live.current([VICTIM])
+        self.live.current(self.store.standings([VICTIM]))
         due = [self.collection, self.live.collection([VICTIM])]
         vectors = [{key: v.tobytes() for key, v in each.vectors(VICTIM, self.keys).items()} for each in due]
         store = self.store
@@ -167,6 +170,9 @@ _MEMORY: Mapping[str, Callable[[Any, Place], Any]] = {
 CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
     Memory: {
         **{name: lambda at, call=call: call(at.memory, at) for name, call in _MEMORY.items()},  # type: ignore[misc]
+        "adding": lambda at: list(at.memory.adding([at.turn(7), at.turn(8)])),
+        "recall_each": lambda at: at.memory.recall_each([{"question": _QUESTION, "space": at.name}] * 2),
+        "recall_at_once": lambda at: at.memory.recall_at_once([{"question": _QUESTION, "user": at.name}] * 2),
         "open": None, "close": None,
     },
     AsyncMemory: {
@@ -214,8 +220,9 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "outbox_size": lambda at: at.store.outbox_size(at.name),
         "revision": lambda at: at.store.revision(at.name),
         "versions": lambda at: at.store.versions([at.name]),
+        "standings": lambda at: at.store.standings([at.name]),
         "relation_labels": lambda at: at.store.relation_labels(at.name),
-        "acknowledge_change": lambda at: at.store.acknowledge_change(at.name, 0),
+        "acknowledge_changes": lambda at: at.store.acknowledge_changes({at.name: 0}),
         "embedded_by": lambda at: at.store.embedded_by([at.name]),
         "list_changed": lambda at: at.store.list_changed([SpaceId(f"{at.name}*")]),
         "held": lambda at: at.store.held(at.name),
@@ -286,8 +293,10 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         ],
     },
     LiveEmbeddings: {
-        "current": lambda at: at.live.current([at.name]).search(_of_width(at), SearchFilter(at.name), top_k=100),
+        "current": lambda at: at.up_to_date().search(_of_width(at), SearchFilter(at.name), top_k=100),
         "readable": lambda at: at.live.readable([at.name]).search(_of_width(at), SearchFilter(at.name), top_k=100),
+        "held": lambda at: at.up_to_date() and at.live.held(at.store.standings([at.name])),
+        "are_settled": lambda at: at.live.are_settled(at.store.standings([at.name])),
         "drop": lambda at: at.live.drop([at.name]),
         "collection": lambda at: at.live.collection([at.name]).rows(at.name),
         "drift": lambda at: at.live.drift(at.name),

@@ -82,7 +82,7 @@ def test_the_vectors_are_those_of_the_cpu(device: str) -> None:
     np.testing.assert_allclose(vectors, expected, rtol=1e-3, atol=1e-4)
 
 
-class _OneDevice(TorchDispatchMode):
+class _OneDevice(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not annotate it
     """Refuses what a GPU refuses and the device ``meta`` does not: an operation on tensors of two devices."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -100,7 +100,7 @@ def test_no_step_reads_a_value_from_the_device(
     """Tensors of the device ``meta`` have no values: whatever waits for one, such as a mask as an index, raises."""
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # it does not know this device
     module, batch = training(encoder, losses).to("meta"), example().to("meta")
-    with _OneDevice():
+    with _OneDevice():  # type: ignore[no-untyped-call]  # torch does not annotate it
         loss = step(module, batch)
     assert loss.device.type == "meta"
     assert any(parameter.grad is not None for parameter in module.network.nodes.parameters())

@@ -105,7 +105,7 @@ def test_show_says_which_turns_of_its_space_are_not_consolidated_and_keeps_that_
     with Store(store) as graph:
         turns = graph.turns(SpaceId("ana"))
         graph.append_turns([replace(turns[-1], turn_id=TurnId("t9"))])
-        (note,) = partial_memory(graph, [SpaceId("ana")])
+        (note,) = partial_memory(graph, graph.standings([SpaceId("ana")]))
     show(space="ana", store=store)
     assert capsys.readouterr().out.splitlines()[-1] == note
     show(space="ana", store=store, json=True)

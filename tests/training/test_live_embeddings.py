@@ -122,10 +122,10 @@ def test_a_space_that_has_changed_is_refused_until_it_is_written(place: Place) -
 
 def test_a_space_that_is_asked_is_brought_up_to_date_and_others_are_left(place: Place) -> None:
     place.say(*TURNS[SPACE][:3], *TURNS[OTHER_SPACE][:3])
-    place.live.current([SPACE])
+    place.live.current(place.store.standings([SPACE]))
     assert place.collection().count(SPACE) == 3  # the first collection, which holds every space
     place.say(TURNS[SPACE][3], TURNS[OTHER_SPACE][3])
-    place.live.current([SPACE])
+    place.live.current(place.store.standings([SPACE]))
     found = place.collection()
     assert (found.count(SPACE), found.count(OTHER_SPACE)) == (4, 3)
     assert [*place.store.changed_spaces()] == [OTHER_SPACE]
@@ -237,7 +237,7 @@ def test_turn_by_turn_only_what_a_turn_reaches_is_encoded_and_the_words_are_coun
     for count in range(1, len(turns) + 1):
         place.say(*turns[:count])
         encoded.clear()
-        place.live.current([SPACE])
+        place.live.current(place.store.standings([SPACE]))
         reached = sum(encoded)
         assert (reached == count) if count in whole else (reached <= 14), (count, reached)
         assert all(found.is_clean for found in place.live.verify([SPACE])), count
@@ -285,7 +285,7 @@ def test_rows_that_are_lacking_beside_what_has_changed_are_written_in_the_same_u
     held.flush()
     other = LiveEmbeddings(place.store, place.index, place.checkpoint, ENCODER)  # has not counted the rows yet
     place.say(turns[20])
-    other.current([SPACE])
+    other.current(place.store.standings([SPACE]))
     assert place.collection().count(SPACE) == 21
     assert all(found.is_clean for found in other.verify())
 
@@ -293,7 +293,7 @@ def test_rows_that_are_lacking_beside_what_has_changed_are_written_in_the_same_u
 def test_a_forgotten_turn_leaves_the_copy_in_memory_at_once(place: Place) -> None:
     place.say(*TURNS[SPACE], *TURNS[OTHER_SPACE])
     for _ in range(2):
-        place.live.current([SPACE, OTHER_SPACE])
+        place.live.current(place.store.standings([SPACE, OTHER_SPACE]))
     hot = place.live._last.hot
     assert SPACE in hot
     assert OTHER_SPACE in hot
@@ -325,7 +325,7 @@ def test_searches_in_memory_find_what_searches_of_the_index_find(place: Place) -
         place.say(*turns[:count])
         if count == 25:
             place.forget(SPACE, turns[3].turn_id)
-        searched = place.live.current([SPACE])
+        searched = place.live.current(place.store.standings([SPACE]))
         for top_k in (1, 5, 100):
             query = draw.normal(size=place.checkpoint.vector_dim).astype(np.float32)
             scope = SearchFilter(SPACE, ("episode",), turns[10].spoken_at if top_k == 5 else None)
@@ -353,7 +353,9 @@ def test_only_turns_whose_vector_moves_by_more_than_the_tolerance_are_written_ag
         with closing(place.store):
             for count in (2, 2, 3, 4):
                 place.say(*TURNS[SPACE][:count])
-                place.live.current([SPACE])  # from the second time on, the space is kept in memory
+                place.live.current(
+                    place.store.standings([SPACE])
+                )  # from the second time on, the space is kept in memory
             assert written[-1] == due
             assert [found.is_clean for found in place.live.verify()] == [True]
 

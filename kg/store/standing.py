@@ -1,0 +1,60 @@
+"""How a space stands: whose it is, whether it has changed, and what of it still has to be done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, exists, func, select
+
+from locigraph.kg.store.statements import chunks
+from locigraph.kg.store.tables import changed_spaces, spaces, turns
+from locigraph.kg.types import Scope, SpaceId, TurnState
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a space stands. As long as it is equal, whatever a question reads of the space is unchanged.
+
+    Attributes:
+        scope: The user and agent to whom it belongs.
+        revision: Its revision number; see ``Store.revision``.
+        pending: Number of its turns that are not consolidated yet.
+        failed: Number of its turns whose consolidation failed.
+        is_due: Whether its graph embeddings have to be brought up to date.
+    """
+
+    scope: Scope
+    revision: int
+    pending: int
+    failed: int
+    is_due: bool
+
+
+_SPACE = spaces.c.space
+# Made once, since making a statement takes longer than running this one.
+_ALL = select(
+    _SPACE,
+    spaces.c.user,
+    spaces.c.agent,
+    spaces.c.revision,
+    # An index finds these few turns, however many are done.
+    *(
+        select(func.count()).where(turns.c.space == _SPACE, turns.c.state == state).scalar_subquery().label(state.value)
+        for state in (TurnState.PENDING, TurnState.FAILED)
+    ),
+    exists().where(changed_spaces.c.space == _SPACE).label("due"),
+).order_by(_SPACE)
+_NAMED = _ALL.where(_SPACE.in_(bindparam("named", expanding=True)))
+
+
+def standings(connection: Connection, named: Sequence[SpaceId] | None) -> dict[SpaceId, Standing]:
+    """How some spaces stand, or all (None), sorted by name; those that do not exist are left out."""
+    if named is None:
+        rows = [*connection.execute(_ALL)]
+    else:
+        rows = [row for part in chunks(named) for row in connection.execute(_NAMED, {"named": list(part)})]
+    return {
+        SpaceId(name): Standing(Scope(user, agent), revision, pending, failed, bool(is_due))
+        for name, user, agent, revision, pending, failed, is_due in rows
+    }

@@ -1,0 +1,78 @@
+"""Keeps what answers show of nodes, so that a question reads nothing of a space that has not changed."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from threading import Lock
+
+from locigraph.kg.store import Store
+from locigraph.kg.store.standing import Standing
+from locigraph.kg.types import NodeId, SpaceId
+
+_MOST_NODES = 50_000
+_NOBODY: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class KnownNode:
+    """What answers show of a node, as it is now.
+
+    Attributes:
+        text: Its description; None if it is archived or gone.
+        speakers: Those whose words it contains; empty if it is gone.
+        until: The day on which it ceased to be valid; None while it is.
+    """
+
+    text: str | None
+    speakers: frozenset[str]
+    until: date | None
+
+
+class KnownNodes:
+    """The nodes that questions have found, each kept until its space changes; those used last, if there are many.
+
+    Several threads may use it.
+
+    Args:
+        graph: The store.
+        most: Largest number of nodes of all spaces together; a space that alone has more is not kept.
+    """
+
+    def __init__(self, graph: Store, *, most: int = _MOST_NODES) -> None:
+        self._graph, self._most = graph, most
+        self._lock = Lock()
+        self._kept: OrderedDict[SpaceId, tuple[Standing | None, dict[NodeId, KnownNode]]] = OrderedDict()
+
+    def of(self, space: SpaceId, standing: Standing | None, ids: Sequence[NodeId]) -> Mapping[NodeId, KnownNode]:
+        """Nodes of a space that stands as given: at least those with these IDs."""
+        with self._lock:
+            standing_then, kept = self._kept.get(space, (None, {}))
+        known = kept if standing_then == standing else {}
+        missing = [node for node in ids if node not in known]
+        if missing:
+            known = known | self._read(space, missing)
+        with self._lock:
+            self._kept[space] = standing, known
+            self._kept.move_to_end(space)
+            held = sum(len(nodes) for _, nodes in self._kept.values()) if missing else 0
+            while held > self._most:
+                _, (_, dropped) = self._kept.popitem(last=False)
+                held -= len(dropped)
+        return known
+
+    def drop(self, spaces: Iterable[SpaceId]) -> None:
+        """Keep nothing of these spaces any longer."""
+        with self._lock:
+            for space in spaces:
+                self._kept.pop(space, None)
+
+    def _read(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, KnownNode]:
+        speakers = self._graph.speakers_of(space, ids)
+        found = {node: KnownNode(None, speakers.get(node, _NOBODY), None) for node in ids}
+        for node in self._graph.nodes(space, ids=ids):
+            until = None if node.valid_to is None else node.valid_to.date()
+            found[node.id] = KnownNode(node.description, speakers.get(node.id, _NOBODY), until)
+        return found
