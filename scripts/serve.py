@@ -8,8 +8,10 @@ import multiprocessing
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Callable, Collection
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from locigraph.kg.errors import LocigraphError
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from locigraph.scripts.serving.keys import Keyring
 
 #: Packages of the extra ``serve``, as they are imported.
-_EXTRA = ("fastapi", "uvicorn", "mcp", "prometheus_client")
+_EXTRA = ("fastapi", "uvicorn", "httptools", "mcp", "prometheus_client")
 #: Connections that may wait until a worker takes them.
 _BACKLOG = 2_048
 
@@ -112,6 +114,7 @@ def serve(
             hosts={"localhost", "127.0.0.1", "[::1]", host, f"[{host}]"},
             requests_per_minute=-(-requests_per_minute // workers),
             max_request_bytes=max_request_bytes,
+            folders=_folders(store, index.uri, encoder.cache, encoder.adapter, encoder.model, checkpoint, key_file),
             greeting=f"{shown_url(store)} at {url}; explorer at {url}/explorer; stop with Ctrl-C",
         )
         if workers == 1:
@@ -133,6 +136,7 @@ def _serve(
     hosts: Collection[str],
     requests_per_minute: int,
     max_request_bytes: int,
+    folders: Collection[str],
     greeting: str,
 ) -> None:
     """Serve the memory that ``opened`` opens on a socket, in this process, until a signal comes."""
@@ -148,8 +152,9 @@ def _serve(
 
     _log_to_stderr()
     app = application(
-        memory, keys=keys, hosts=hosts, requests_per_minute=requests_per_minute, max_request_bytes=max_request_bytes
-    )
+        memory, keys=keys, hosts=hosts, requests_per_minute=requests_per_minute, max_request_bytes=max_request_bytes,
+        folders=folders,
+    )  # fmt: skip
     # When it is done, uvicorn raises the signal that stopped it again, which must not end in an error.
     before = {each: signal.signal(each, lambda *_: None) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
@@ -157,6 +162,16 @@ def _serve(
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+def _folders(*named: str | Path | None) -> set[str]:
+    """Folders of this machine that errors might name: those of the named files, and those that all programs use."""
+    found = {Path.cwd(), Path.home(), Path(tempfile.gettempdir()), Path(sys.prefix), Path(__file__).parents[2]}
+    for each in named:
+        if each is not None and "://" not in str(each):
+            path = Path(each).expanduser().absolute()
+            found |= {path.parent, path.resolve().parent, path.resolve()}
+    return {str(folder) for folder in found if len(folder.parts) > 1}
 
 
 def _require_extra() -> None:
@@ -205,6 +220,10 @@ def _log_to_stderr() -> None:
     logger = logging.getLogger("locigraph.serve")
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)
+    from locigraph.scripts.serving.limits import OnceASecond
+
+    for name in (logger.name, "uvicorn.error", "asyncio"):
+        logging.getLogger(name).addFilter(OnceASecond())
 
 
 if __name__ == "__main__":

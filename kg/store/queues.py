@@ -135,7 +135,7 @@ class Queues(Database):
         if not up_to:
             return
         spaces, values = tables.spaces, [{"named": space, "number": number} for space, number in up_to.items()]
-        named, number = sa.bindparam("named"), sa.bindparam("number")
+        named, number = sa.bindparam("named", type_=sa.String), sa.bindparam("number", type_=sa.BigInteger)
         with self._write(*up_to) as connection:
             changed = delete(tables.changed_spaces).where(_CHANGED.space == named, _CHANGED.seq <= number)
             connection.execute(changed, values)

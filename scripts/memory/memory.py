@@ -435,18 +435,22 @@ class Memory:
         """
         at_once = self.recall_at_once(questions)
         waiting = [Asking(**asked) for asked, found in zip(questions, at_once, strict=True) if found is None]
-        if len(waiting) > 1:
-            with suppress(LocigraphError):  # each question meets it, too
-                self._bring_up_to_date([each for each in waiting if each.is_plain])
-        later = iter([outcome(partial(self._recalled, each)) for each in waiting])
+        held = self._brought_up_to_date([each for each in waiting if each.is_plain])
+        later = iter([outcome(partial(self._recalled, each, held)) for each in waiting])
         return [next(later) if found is None else found for found in at_once]
 
-    def _bring_up_to_date(self, waiting: Sequence[Asking]) -> None:
-        """Bring v2 up to date for all spaces of some questions together, which costs less than for each."""
+    def _brought_up_to_date(self, waiting: Sequence[Asking]) -> dict[SpaceId, Standing]:
+        """Bring v2 up to date for all spaces of some questions together, which costs less than for each.
+
+        Returns:
+            How the spaces stood, as of which they are up to date. What goes wrong each question will meet, too.
+        """
         with self._lock:
             named = [outcome(partial(self._asked, each)) for each in waiting]
             found = [asked.standings for asked in named if isinstance(asked, AskedSpaces)]
-            self._parts.bring_up_to_date(dict(ChainMap(*map(dict, found))))
+            standings = dict(ChainMap(*map(dict, found)))
+            outcome(partial(self._parts.bring_up_to_date, standings))
+            return standings
 
     def recall_at_once(self, questions: Sequence[Mapping[str, Any]]) -> list[Recalled | Exception | None]:
         """Answer those among several questions for which nothing has to be brought up to date first.
@@ -477,7 +481,12 @@ class Memory:
             retriever = self._parts.ready(asked) if asking.is_plain else None
             return None if retriever is None else self._found(asking, asked, "v2", retriever, ())
 
-    def _recalled(self, asking: Asking) -> Recalled:
+    def _recalled(self, asking: Asking, held: Mapping[SpaceId, Standing] | None = None) -> Recalled:
+        """The answer, after whatever has to be done for it; nothing if its spaces are up to date as of ``held``."""
+        if held and isinstance(asking.space, str) and asking.space in held:
+            found = self._recalled_at_once(asking, held)
+            if found is not None:
+                return found
         with self._lock:
             asked = self._asked(asking)
             with self._parts.retriever(asked, asking.strategy, asking.queries) as (name, retriever, notes):

@@ -24,6 +24,7 @@ from locigraph.kg.errors import LocigraphError
 from locigraph.scripts.memory import AsyncMemory, Memory
 from locigraph.scripts.serving.gate import CALLER, Gate
 from locigraph.scripts.serving.keys import Keyring
+from locigraph.scripts.serving.limits import RateLimit
 from locigraph.scripts.serving.operations import OPERATIONS, Operation
 from locigraph.scripts.serving.problems import INTERNAL, Problem, invalid, problem, problem_of, told_of
 from locigraph.scripts.serving.request_queue import LANES
@@ -54,6 +55,7 @@ def application(
     hosts: Collection[str],
     requests_per_minute: int,
     max_request_bytes: int,
+    folders: Collection[str] = (),
 ) -> Gate:
     """Makes the application that serves a memory, and closes the memory when it shuts down.
 
@@ -61,11 +63,12 @@ def application(
         memory: An open memory.
         keys: API keys of the callers; if empty, everyone who reaches the server may use it.
         hosts: Host names by which the server may be addressed if there are no keys.
-        requests_per_minute: Largest number for each key.
+        requests_per_minute: Largest number for each key, and for each address without one.
         max_request_bytes: Size of the largest request.
+        folders: Folders whose paths no error may show.
     """
     served = AsyncMemory(lambda: memory, threads=LANES)
-    service = Service(served)
+    service = Service(served, limit=RateLimit(requests_per_minute), folders=folders)
     # MCP without sessions: nothing is kept between requests, and any of them may be the last.
     sessions = StreamableHTTPSessionManager(
         mcp_server(service), json_response=True, stateless=True, max_request_body_size=max_request_bytes
@@ -130,7 +133,6 @@ def application(
         paths=[route.path for route in app.routes if isinstance(route, Route)],
         open_paths=_OPEN,
         hosts=hosts,
-        requests_per_minute=requests_per_minute,
         max_request_bytes=max_request_bytes,
     )
 

@@ -7,16 +7,21 @@ import json
 import logging
 import math
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from locigraph.scripts.serving.keys import Keyring, RateLimit
+from locigraph.scripts.serving.keys import Keyring
+from locigraph.scripts.serving.limits import HeldBytes
 from locigraph.scripts.serving.problems import INTERNAL, BusyError, problem, problem_of, stopping
 from locigraph.scripts.serving.service import Service, log_crash
 
 log = logging.getLogger("locigraph.serve")
+#: How long the body of a request may take to arrive.
+_BODY_S = 60
+#: Largest size of all requests that are arriving or waiting.
+_HELD_BYTES = 128_000_000
 #: Key of the caller in the ``state`` of a request.
 CALLER = "caller"
 
@@ -37,7 +42,6 @@ class Gate:
         paths: Paths of the application; no other path is logged, since it may hold anything.
         open_paths: Prefixes of paths that, like ``/`` itself, show nothing of a memory and need no key.
         hosts: Names of this machine.
-        requests_per_minute: Largest number for each key.
         max_request_bytes: Size of the largest body.
     """
 
@@ -50,7 +54,6 @@ class Gate:
         paths: Collection[str],
         open_paths: tuple[str, ...],
         hosts: Collection[str],
-        requests_per_minute: int,
         max_request_bytes: int,
     ) -> None:
         self._app = app
@@ -59,7 +62,8 @@ class Gate:
         self._paths = frozenset(paths)
         self._open_paths = open_paths
         self._hosts = {host.lower() for host in hosts}
-        self._limit = RateLimit(requests_per_minute)
+        self._limit = service.limit
+        self._held = HeldBytes(max(_HELD_BYTES, 4 * max_request_bytes))
         self._max_request_bytes = max_request_bytes
         self._arriving: set[asyncio.Timeout] = set()  # one for each request of which a part has not arrived yet
         self._is_stopped = False
@@ -86,9 +90,10 @@ class Gate:
 
         try:
             request = Request(scope, receive)
-            self._admit(request)
-            body = await self._body(request)
-            await self._app(scope, _replayed(body, receive), sending)
+            name = self._admit(request)
+            with self._held.share_of(name) as take:
+                body = await self._body(request, take)
+                await self._app(scope, _replayed(body, receive), sending)
         except _RefusedError as refusal:
             self._service.refused.labels(str(refusal.status)).inc()
             await problem(refusal.status, refusal.detail, headers=refusal.headers)(scope, receive, sending)
@@ -103,7 +108,8 @@ class Gate:
         finally:
             self._log(scope, status, time.perf_counter() - started)
 
-    def _admit(self, request: Request) -> None:
+    def _admit(self, request: Request) -> str:
+        """Check a request without its body; returns the name by which it is counted."""
         headers, path = request.headers, request.scope["path"]
         host = headers.get("host", "").lower()
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
@@ -115,44 +121,50 @@ class Gate:
         caller = self._keys.caller(key.strip() if kind.lower() == "bearer" else None)
         if caller is not None:
             request.scope.setdefault("state", {})[CALLER] = caller
-        if path == "/" or path.startswith(self._open_paths):
-            return
-        if caller is None:
+        is_open = path == "/" or path.startswith(self._open_paths)
+        # Whoever has no key, or needs none, is counted by address, so that guessing keys has a limit, too.
+        address = request.client.host if request.client else "unknown"
+        name = f"address {address}" if caller is None or is_open else caller.name
+        wait_s = self._limit.wait_s(name)
+        if wait_s:
+            seconds, whose = str(math.ceil(wait_s)), name if caller is None or is_open else f"key {caller.name!r}"
+            raise _RefusedError(
+                429, f"{whose} has no requests left; try again in {seconds} s", {"Retry-After": seconds}
+            )
+        if caller is None and not is_open:
             detail = "no valid key; send one as Authorization: Bearer KEY"
             raise _RefusedError(401, detail, {"WWW-Authenticate": "Bearer"})
-        wait_s = self._limit.wait_s(caller)
-        if wait_s:
-            seconds = str(math.ceil(wait_s))
-            raise _RefusedError(
-                429, f"key {caller.name!r} has no requests left; try again in {seconds} s", {"Retry-After": seconds}
-            )
+        return name
 
-    async def _body(self, request: Request) -> bytes:
+    async def _body(self, request: Request, take: Callable[[int], None]) -> bytes:
         declared, limit = request.headers.get("content-length", "0"), self._max_request_bytes
         too_large = _RefusedError(413, f"the request is larger than {limit} bytes; send less at a time")
         if declared.isdecimal() and int(declared) > limit:
             raise too_large
         body = bytearray()
         try:
-            # Clients may take as long as they like, but a request that never ends must not hold up a server that stops.
-            async with asyncio.timeout(0 if self._is_stopped else None) as patience:
+            async with asyncio.timeout(0 if self._is_stopped else _BODY_S) as patience:
                 self._arriving.add(patience)
                 try:
                     async for chunk in request.stream():
+                        take(len(chunk))
                         body += chunk
                         if len(body) > limit:
                             raise too_large
                 finally:
                     self._arriving.remove(patience)
         except TimeoutError:
-            raise stopping() from None
+            if self._is_stopped:
+                raise stopping() from None
+            said = f"the request did not arrive within {_BODY_S} s; send less at a time"
+            raise _RefusedError(408, said, {"Connection": "close"}) from None
         return bytes(body)
 
     def _log(self, scope: Scope, status: int, seconds: float) -> None:
         caller = scope.get("state", {}).get(CALLER)
         path = scope["path"] if scope["path"] in self._paths else None
         said = {
-            "method": scope["method"], "path": path, "status": status, "ms": round(1_000 * seconds, 1),
+            "method": scope["method"][:10], "path": path, "status": status, "ms": round(1_000 * seconds, 1),
             "key": getattr(caller, "name", None),
         }  # fmt: skip
         log.info(json.dumps(said))

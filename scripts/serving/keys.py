@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,7 +64,8 @@ class _Key(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     name: str = Field(min_length=1)
-    key: str = Field(min_length=16)
+    # Letters that a header can carry: no others ever arrive as they were sent.
+    key: str = Field(min_length=16, pattern=r"^[!-~]+$")
     spaces: list[str] = Field(min_length=1)
 
 
@@ -120,26 +120,3 @@ def read_keys(file: str | None, environment: Mapping[str, str] = os.environ) -> 
     if not found:
         raise LocigraphError(f"{where}: contains no key; expected {_EXAMPLE}")
     return Keyring({key.key: Caller(key.name, tuple(key.spaces)) for key in found})
-
-
-class RateLimit:
-    """Token bucket of requests for each caller, which refills over a minute.
-
-    Args:
-        per_minute: Capacity of a bucket, in requests.
-        clock: Returns the time in seconds.
-    """
-
-    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._per_minute = per_minute
-        self._clock = clock
-        self._left: dict[str, tuple[float, float]] = {}  # requests left, at what time
-
-    def wait_s(self, caller: Caller) -> float:
-        """Take one request; returns 0, or how long to wait for the next if there is none left."""
-        now = self._clock()
-        left, then = self._left.get(caller.name, (float(self._per_minute), now))
-        left = min(self._per_minute, left + (now - then) * self._per_minute / 60)
-        is_free = left >= 1
-        self._left[caller.name] = (left - is_free, now)
-        return 0.0 if is_free else (1 - left) * 60 / self._per_minute

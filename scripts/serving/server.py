@@ -9,6 +9,7 @@ from collections.abc import Callable
 import uvicorn
 
 from locigraph.scripts.serving.gate import Gate
+from locigraph.scripts.serving.limits import connection_class
 
 #: How long running requests may take after the server is asked to stop; then those without an answer are refused.
 _STOP_S = 8
@@ -34,6 +35,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app, log_level="warning", access_log=False, server_header=False, ws="none", lifespan="on",
+                http=connection_class(),
                 timeout_graceful_shutdown=_STOP_S + _REFUSE_S, timeout_keep_alive=_KEEP_ALIVE_S,
             )
         )  # fmt: skip

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -14,6 +16,7 @@ from pydantic import BaseModel
 from locigraph.kg.errors import LocigraphError
 from locigraph.scripts.memory import AsyncMemory, MemoryState
 from locigraph.scripts.serving.keys import Caller
+from locigraph.scripts.serving.limits import RateLimit
 from locigraph.scripts.serving.operations import Operation, Request
 from locigraph.scripts.serving.problems import INTERNAL, BusyError
 from locigraph.scripts.serving.request_queue import RequestQueue
@@ -28,14 +31,19 @@ class Service:
 
     Args:
         memory: The memory, with a thread for each lane of the queue.
+        limit: Limit on the requests of each caller; None for none.
+        folders: Folders whose paths no error may show.
 
     Attributes:
+        limit: As given.
         registry: Metrics of this service.
         not_ready: Why requests cannot be answered yet, or at all; empty once models and checkpoint are loaded.
     """
 
-    def __init__(self, memory: AsyncMemory) -> None:
+    def __init__(self, memory: AsyncMemory, *, limit: RateLimit | None = None, folders: Collection[str] = ()) -> None:
         self._memory = memory
+        self.limit = RateLimit(sys.maxsize) if limit is None else limit
+        self._folders = sorted(folders, key=len, reverse=True)
         self._reading: asyncio.Task[MemoryState] | None = None
         self._last: MemoryState | None = None
         self._queue = RequestQueue(memory, self._observe)
@@ -69,7 +77,7 @@ class Service:
             await self._memory.warm_up()
             self.not_ready = ""
         except LocigraphError as error:  # the server keeps running, and refuses each request with the reason
-            self.not_ready = str(error)
+            self.not_ready = str(self._told(error))
         except Exception as error:
             log_crash(error)
             self.not_ready = INTERNAL
@@ -88,13 +96,16 @@ class Service:
             self._reading = asyncio.create_task(asyncio.to_thread(read))
         done, _ = await asyncio.wait([self._reading], timeout=_STATE_S)
         if done:
-            self._last = self._reading.result()
+            try:
+                self._last = self._reading.result()
+            except LocigraphError as error:
+                raise self._told(error) from None
         if self._last is None:
             raise BusyError("the memory is busy writing; try again in a few seconds")
         return self._last
 
     async def perform(self, operation: Operation[Any], asked: Request, caller: Caller) -> BaseModel:
-        """Perform an operation, and return its answer.
+        """Perform an operation, and return its answer; one of many turns counts as so many requests.
 
         Raises:
             BusyError: If too many requests are waiting, or the service is stopped before there is an answer.
@@ -103,17 +114,26 @@ class Service:
         self._waiting += 1
         self._running.set(self._waiting)
         end = "failed"
+        self.limit.charge(caller.name, asked.size - 1)
         try:
             answer = await self._queue.answer(operation, asked, caller)
             end = "ok"
-        except LocigraphError:
+        except LocigraphError as error:
             end = "refused"
-            raise
+            raise self._told(error) from None
         finally:
             self._waiting -= 1
             self._running.set(self._waiting)
             self._calls.labels(operation.name, end).inc()
         return answer
+
+    def _told(self, error: LocigraphError) -> LocigraphError:
+        """The error as clients may see it: without the folders in which this machine keeps its files."""
+        said = str(error)
+        for folder in self._folders:
+            said = said.replace(f"{folder}{os.sep}", "")
+        error.args = (said,)
+        return error
 
     def stop(self) -> None:
         """Refuse all requests without an answer, and all new ones."""

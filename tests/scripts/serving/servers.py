@@ -19,6 +19,7 @@ from locigraph import Memory
 from locigraph.scripts.serve import _bound
 from locigraph.scripts.serving.application import application
 from locigraph.scripts.serving.keys import Caller, Keyring
+from locigraph.scripts.serving.limits import connection_class
 
 KEYS = {
     "key-of-ana-and-her-team": Caller("ana", ("ana", "team/*")),
@@ -40,12 +41,20 @@ def serving(place: Path, *, keys: Keyring = NO_KEYS, is_loaded: bool = True, **l
         limits: Of requests, as ``application`` takes them.
     """
     memory = Memory.open(place / "memory.sqlite", checkpoint=str(place / "checkpoint"))
+    given = {"requests_per_minute": 60_000, "max_request_bytes": 100_000} | limits
     app = application(
-        memory, keys=keys, hosts={"127.0.0.1"}, **{"requests_per_minute": 60_000, "max_request_bytes": 100_000} | limits
+        memory,
+        keys=keys,
+        hosts={"127.0.0.1"},
+        requests_per_minute=given["requests_per_minute"],
+        max_request_bytes=given["max_request_bytes"],
+        folders=[str(place)],
     )
     with _bound("127.0.0.1", 0, has_keys=False) as listener:
         listener.listen()  # from now on clients wait for the server instead of being refused
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on", ws="none"))
+        server = uvicorn.Server(
+            uvicorn.Config(app, log_level="warning", lifespan="on", ws="none", http=connection_class())
+        )
         thread = Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from locigraph.kg.errors import LocigraphError
-from locigraph.scripts.serving.keys import KEYS_VARIABLE, OWNER, Caller, ForbiddenSpaceError, RateLimit, read_keys
+from locigraph.scripts.serving.keys import KEYS_VARIABLE, OWNER, Caller, ForbiddenSpaceError, read_keys
 
 SECRET = "0123456789abcdef"
 ONE = {"name": "agent", "key": SECRET, "spaces": ["ana", "team/*"]}
@@ -86,15 +86,3 @@ def test_a_star_stands_for_the_rest_of_a_name_and_for_nothing_else(space: str, m
 def test_an_unknown_space_names_only_those_of_the_caller() -> None:
     assert str(Caller("bo", ("bo*",)).unknown("bob", ["ana", "boa"])).endswith("nearest is 'boa'")
     assert "ana" not in str(Caller("bo", ("bo*",)).unknown("bob", ["ana"]))
-
-
-def test_a_bucket_is_emptied_filled_again_and_each_caller_s_own() -> None:
-    now = [0.0]
-    limit, ana, bo = RateLimit(2, lambda: now[0]), Caller("ana", ("*",)), Caller("bo", ("*",))
-    assert [limit.wait_s(ana), limit.wait_s(ana)] == [0, 0]
-    assert limit.wait_s(ana) == 30
-    assert limit.wait_s(bo) == 0
-    now[0] = 30
-    assert [limit.wait_s(ana), limit.wait_s(ana)] == [0, 30]
-    now[0] = 10_000
-    assert [limit.wait_s(ana) for _ in range(3)] == [0, 0, 30]

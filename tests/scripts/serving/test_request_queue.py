@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
 
 from locigraph.scripts.memory import AsyncMemory, Memory
+from locigraph.scripts.serving import request_queue
 from locigraph.scripts.serving.keys import Caller
 from locigraph.scripts.serving.operations import OfSpace, Operation
 from locigraph.scripts.serving.problems import BusyError
@@ -44,9 +45,7 @@ class Request(OfSpace):
     name: str
 
 
-def asked(
-    *requests: str, cancelled: str = "", waits_for_models: bool = False, callers: Sequence[Caller] = ()
-) -> tuple[list[list[str]], list[str]]:
+def asked(*requests: str, cancelled: str = "", callers: Sequence[Caller] = ()) -> tuple[list[list[str]], list[str]]:
     """What is done at once when requests such as ``add one 2`` (space one, the second) wait, and what comes back.
 
     Each ``join`` is done with its neighbours; ``fail`` cannot be done.
@@ -59,22 +58,34 @@ def asked(
         done.append([asked.name])
         return Said(name=asked.name)
 
-    def run_each(memory: Memory, asked: Sequence[Request]) -> list[Said]:
-        done.append([each.name for each in asked])
-        return [Said(name=each.name) for each in asked]
+    def run_each(memory: Memory, asked: Sequence[tuple[Request, Caller]]) -> list[Said]:
+        done.append([each.name for each, _ in asked])
+        return [Said(name=each.name) for each, _ in asked]
+
+    def run_at_once(memory: Memory, asked: Sequence[tuple[Request, Caller]]) -> list[Said | None]:
+        ready = [each.name.endswith("!") for each, _ in asked]
+        done.append([each.name for (each, _), is_ready in zip(asked, ready, strict=True) if is_ready])
+        return [Said(name=each.name) if is_ready else None for (each, _), is_ready in zip(asked, ready, strict=True)]
+
+    def steps(memory: Memory, asked: Request, caller: Caller) -> Generator[None, None, Said]:
+        for number in range(3):
+            done.append([f"{asked.name}.{number}"])
+            if number < 2:
+                yield
+        return Said(name=asked.name)
 
     operations = {
         "ask": Operation("ask", "", Request, Said, run),
         "fail": Operation("fail", "", Request, Said, run),
         "add": Operation("add", "", Request, Said, run, changes=True),
         "join": Operation("join", "", Request, Said, run, run_each, changes=True),
+        "seek": Operation("seek", "", Request, Said, run, run_each, run_at_once),
+        "many": Operation("many", "", Request, Said, run, steps=steps, changes=True),
     }
 
     async def work() -> list[Any]:
         memory, observed = Held(), []
-        queue = RequestQueue(
-            cast(AsyncMemory, memory), lambda *told: observed.append(told), waits_for_models=waits_for_models
-        )
+        queue = RequestQueue(cast(AsyncMemory, memory), lambda *told: observed.append(told))
         calls = []
         for place, each in enumerate(requests):
             kind, space, _ = each.split()
@@ -88,40 +99,70 @@ def asked(
         await asyncio.sleep(0)
         memory.may_go.set()
         answers = await asyncio.gather(*calls, return_exceptions=True)
-        assert len(observed) == sum(not isinstance(each, asyncio.CancelledError) for each in answers)
+        assert len(observed) == sum(not isinstance(each, asyncio.CancelledError | BusyError) for each in answers)
         return answers
 
     answers = asyncio.run(work())
     return done, [each.name if isinstance(each, Said) else f"{type(each).__name__} {each}".strip() for each in answers]
 
 
-def test_what_waits_for_a_space_is_done_together_and_what_changes_it_first() -> None:
-    requests = ["ask one 1", "ask two 1", "add one 2", "ask one 3", "add two 2", "add one 4"]
-    done, answers = asked("ask none 0", *requests)
-    order = ["ask none 0", "add one 2", "add one 4", "ask one 1", "ask one 3", "add two 2", "ask two 1"]
+def of_kind(done: list[list[str]], *kinds: str) -> list[list[str]]:
+    return [part for part in done if part and part[0].split()[0] in kinds]
+
+
+def test_changes_and_questions_are_done_side_by_side_each_in_its_order() -> None:
+    requests = ["ask one 1", "add two 1", "ask one 2", "add one 2"]
+    done, answers = asked(*requests)
+    assert of_kind(done, "ask") == [["ask one 1"], ["ask one 2"]]
+    assert of_kind(done, "add") == [["add two 1"], ["add one 2"]]
+    assert answers == requests
+
+
+def test_what_can_be_is_done_at_once() -> None:
+    requests = ["add none 0", "join one 1", "add one 2", "join two 3", "join one 4"]
+    done, answers = asked(*requests)
+    assert done == [["add none 0"], ["join one 1", "join two 3", "join one 4"], ["add one 2"]]
+    assert answers == requests
+
+
+def test_questions_that_wait_for_nothing_overtake_the_others() -> None:
+    requests = ["seek one 1!", "seek two 2", "seek one 3!", "seek two 4"]
+    done, answers = asked("seek none 0!", *requests)
+    assert done == [["seek none 0!"], ["seek one 1!", "seek one 3!"], ["seek two 2", "seek two 4"]]
+    assert answers == ["seek none 0!", *requests]
+
+
+def test_keys_take_turns_however_much_one_of_them_asks() -> None:
+    flood, other = Caller("flood", ("*",)), Caller("other", ("*",))
+    requests = ["ask none 0", *(f"ask one {number}" for number in range(4)), "ask two 1", "ask two 2"]
+    done, _ = asked(*requests, callers=[flood] * 5 + [other] * 2)
+    order = ["ask none 0", "ask one 0", "ask two 1", "ask one 1", "ask two 2", "ask one 2", "ask one 3"]
     assert done == [[each] for each in order]
-    assert answers == ["ask none 0", *requests]
 
 
-def test_neighbours_that_can_be_are_done_at_once() -> None:
-    requests = ["join one 1", "ask one 2", "join one 3", "add one 4", "join one 5", "join two 6"]
-    done, answers = asked("ask none 0", *requests)
-    assert done == [
-        ["ask none 0"],
-        ["join one 1", "join one 3"],
-        ["add one 4"],
-        ["join one 5"],
-        ["ask one 2"],
-        ["join two 6"],
-    ]
-    assert answers == ["ask none 0", *requests]
+def test_a_change_in_steps_lets_others_in_between() -> None:
+    flood, other = Caller("flood", ("*",)), Caller("other", ("*",))
+    done, answers = asked("many one 1", "add two 2", "add two 3", callers=[flood, other, other])
+    assert done == [["many one 1.0"], ["add two 2"], ["many one 1.1"], ["add two 3"], ["many one 1.2"]]
+    assert answers == ["many one 1", "add two 2", "add two 3"]
+
+
+def test_a_key_with_too_many_requests_is_told_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_queue, "_MOST_OF_KEY", 2)
+    monkeypatch.setattr(request_queue, "_MOST_WAITING", 3)
+    flood, other = Caller("flood", ("*",)), Caller("other", ("*",))
+    _, answers = asked(*(f"ask one {each}" for each in range(5)), callers=[flood, flood, flood, other, other])
+    assert answers[:2] == ["ask one 0", "ask one 1"]
+    assert answers[2] == "BusyError 2 requests of key 'flood' are already waiting; try again later"
+    assert answers[3] == "ask one 3"
+    assert answers[4] == "BusyError 3 requests are already waiting; try again later"
 
 
 def test_at_once_nobody_gets_what_is_not_theirs() -> None:
     stranger = Caller("stranger", ("other",))
     callers = [ANYBODY, ANYBODY, stranger, ANYBODY]
-    done, answers = asked("ask none 0", "join one 1", "join one 2", "join one 3", callers=callers)
-    assert done == [["ask none 0"], ["join one 1", "join one 3"]]
+    done, answers = asked("add none 0", "join one 1", "join one 2", "join one 3", callers=callers)
+    assert done == [["add none 0"], ["join one 1", "join one 3"]]
     assert answers[2].startswith("ForbiddenSpaceError")
     assert answers[1::2] == ["join one 1", "join one 3"]
 
@@ -132,20 +173,11 @@ def test_an_error_reaches_who_asked_and_the_others_go_on() -> None:
     assert answers == ["ValueError fail one 1", "ask one 2", "ask two 1"]
 
 
-def test_questions_do_not_wait_for_additions_that_wait_for_language_models() -> None:
-    requests = ["add one 1", "ask one 2", "add one 3", "ask one 4"]
-    done, answers = asked(*requests, waits_for_models=True)
-    changes, questions = ([each for (each,) in done if each.startswith(kind)] for kind in ("add", "ask"))
-    assert (changes, questions) == (["add one 1", "add one 3"], ["ask one 2", "ask one 4"])
-    assert answers == requests
-
-
 @pytest.mark.parametrize("place", [0, 1])
 def test_what_nobody_waits_for_any_longer_is_left_out(place: int) -> None:
-    requests = ["add one 1", "add two 1", "ask one 2"]
-    done, answers = asked("ask none 0", *requests, cancelled=requests[place])
-    order = ["ask none 0", "add one 1", "ask one 2", "add two 1"]
-    assert done == [[each] for each in order if each != requests[place]]
+    requests = ["add one 1", "add two 1", "add one 2"]
+    done, answers = asked("add none 0", *requests, cancelled=requests[place])
+    assert done == [[each] for each in ["add none 0", *requests] if each != requests[place]]
     assert answers[1 + place] == "CancelledError"
 
 
@@ -153,14 +185,14 @@ def test_whatever_an_operation_ends_with_nobody_waits_for_good() -> None:
     done, answers = asked("ask none 0", "fail one panic", "fail one stop", "ask one 3", "ask two 4")
     assert done == [["ask none 0"], ["ask one 3"], ["ask two 4"]]
     assert answers[1:3] == [
-        "RuntimeError SystemExit in an operation",
-        "RuntimeError an operation ended with StopIteration",
+        "RuntimeError it ended with SystemExit",
+        "RuntimeError it ended with StopIteration",
     ]
 
 
 def test_a_long_line_of_additions_is_written_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("locigraph.scripts.serving.request_queue._MOST_AT_ONCE", 2)
-    done, _ = asked("ask none 0", *(f"join one {number}" for number in range(5)))
+    done, _ = asked("add none 0", *(f"join one {number}" for number in range(5)))
     assert [len(part) for part in done] == [1, 2, 2, 1]
 
 

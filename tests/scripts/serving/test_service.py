@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from locigraph.kg.errors import LocigraphError
-from locigraph.scripts.serving import service
+from locigraph.scripts.serving import request_queue
 from tests.faults.workbench import FakeCachedEncoder
 from tests.scripts.serving.servers import serving
 
 
 def test_with_too_many_waiting_a_request_is_told_to_come_back(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "_MOST_WAITING", 0)
+    monkeypatch.setattr(request_queue, "_MOST_WAITING", 0)
     with serving(place) as client:
         answer = client.get("/v1/spaces")
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
         assert answer.json()["detail"] == "0 requests are already waiting; try again later"
-        monkeypatch.setattr(service, "_MOST_WAITING", 1)
+        monkeypatch.setattr(request_queue, "_MOST_WAITING", 1)
         assert client.get("/v1/spaces").status_code == 200
 
 

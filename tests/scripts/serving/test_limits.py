@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from locigraph.kg.errors import LocigraphError
+from locigraph.scripts.serving import gate, limits
+from locigraph.scripts.serving.keys import Keyring, read_keys
+from locigraph.scripts.serving.limits import HeldBytes, OnceASecond, RateLimit
+from locigraph.scripts.serving.problems import BusyError
+from tests.scripts.serving.servers import KEYS, serving
+
+HEAD = "POST /v1/recall HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+
+
+def test_a_bucket_is_emptied_filled_again_and_each_caller_s_own() -> None:
+    now = [0.0]
+    limit = RateLimit(2, lambda: now[0])
+    assert [limit.wait_s("ana"), limit.wait_s("ana")] == [0, 0]
+    assert limit.wait_s("ana") == 30
+    assert limit.wait_s("bo") == 0
+    now[0] = 30
+    assert [limit.wait_s("ana"), limit.wait_s("ana")] == [0, 30]
+    now[0] = 10_000
+    assert [limit.wait_s("ana") for _ in range(3)] == [0, 0, 30]
+
+
+def test_a_large_request_is_charged_for_and_what_is_owed_is_at_most_a_minute() -> None:
+    now = [0.0]
+    limit = RateLimit(60, lambda: now[0])
+    assert limit.wait_s("ana") == 0
+    limit.charge("ana", 49)
+    assert [limit.wait_s("ana") for _ in range(11)] == [*[0] * 10, 1]
+    limit.charge("ana", 10_000)
+    assert limit.wait_s("ana") == 60
+    now[0] = 60
+    assert limit.wait_s("ana") == 0
+
+
+def test_the_names_of_a_limit_do_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "_MOST_NAMES", 3)
+    limit = RateLimit(1, lambda: 0.0)
+    assert [limit.wait_s(name) for name in "abcd"] == [0] * 4
+    assert limit.wait_s("d") == 60  # still known
+    assert limit.wait_s("a") == 0  # forgotten meanwhile
+
+
+def test_held_bytes_are_shared_and_given_back() -> None:
+    held = HeldBytes(100)
+    with held.share_of("ana") as ana, held.share_of("bo") as bo:
+        ana(30)
+        ana(20)
+        with pytest.raises(BusyError, match="too many bytes"):
+            ana(1)
+        bo(50)
+        with held.share_of("cy") as cy, pytest.raises(BusyError):
+            cy(1)
+    with held.share_of("ana") as ana:
+        ana(50)
+
+
+def test_a_repeated_fault_is_one_line_a_second_which_counts_the_others() -> None:
+    now = [0.0]
+    once = OnceASecond(lambda: now[0])
+
+    def said(message: str, level: int = logging.ERROR) -> str | None:
+        record = logging.LogRecord("locigraph.serve", level, "", 0, message, (), None)
+        return record.getMessage() if once.filter(record) else None
+
+    assert [said("full"), said("full"), said("full"), said("other")] == ["full", None, None, "other"]
+    assert [said("a request", logging.INFO)] * 2 == ["a request"] * 2
+    now[0] = 1.0
+    assert [said("full"), said("full")] == ["full (2 more of these)", None]
+
+
+@pytest.fixture
+def client(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
+    monkeypatch.setattr(limits, "HEAD_S", 0.4)
+    monkeypatch.setattr(gate, "_BODY_S", 0.4)
+    monkeypatch.setattr(limits, "_MOST_CONNECTIONS", 6)
+    with serving(place) as found:
+        yield found
+
+
+def sent(client: httpx.Client, text: str) -> str:
+    """What a server answers to the beginning of a request, until it closes the connection."""
+    with socket.create_connection((client.base_url.host, client.base_url.port or 0), timeout=20) as connection:
+        connection.sendall(text.encode())
+        answer = b""
+        while part := connection.recv(65_536):
+            answer += part
+        return answer.decode()
+
+
+def test_silent_connections_and_unfinished_heads_are_closed_and_others_are_served(client: httpx.Client) -> None:
+    began = time.monotonic()
+    assert sent(client, "") == ""
+    assert sent(client, "POST /v1/recall HTTP/1.1\r\nHost: 127.") == ""
+    assert time.monotonic() - began < 10
+    assert client.get("/health").status_code == 200
+
+
+def test_a_body_that_does_not_arrive_is_refused(client: httpx.Client) -> None:
+    assert sent(client, f"{HEAD}Content-Length: 100\r\n\r\n{{").startswith("HTTP/1.1 408 ")
+
+
+def test_more_connections_than_there_is_room_for_are_refused_and_the_first_ones_go_on(client: httpx.Client) -> None:
+    assert client.get("/health").status_code == 200
+    address = (client.base_url.host, client.base_url.port or 0)
+    others = [socket.create_connection(address, timeout=20) for _ in range(20)]
+    try:
+        answers = [each.recv(65_536) for each in others]  # each is refused at once, or closed after its time
+        assert sum(answer.startswith(b"HTTP/1.1 503") for answer in answers) == 15
+        assert client.get("/health").status_code == 200
+    finally:
+        for each in others:
+            each.close()
+
+
+def test_a_request_with_two_lengths_is_refused_and_its_connection_closed(client: httpx.Client) -> None:
+    both = f"{HEAD}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    assert sent(client, both).startswith("HTTP/1.1 400 ")
+
+
+def test_open_paths_and_guessed_keys_are_limited_by_address(place: Path) -> None:
+    with serving(place, keys=Keyring(KEYS), is_loaded=False, requests_per_minute=3) as client:
+        assert [client.get("/health").status_code for _ in range(2)] == [200, 200]
+        guess = {"Authorization": "Bearer guess-0123456789"}
+        assert [client.get("/v1/spaces", headers=guess).status_code for _ in range(2)] == [401, 429]
+        assert client.get("/health").status_code == 429
+        assert client.get("/v1/spaces", headers={"Authorization": "Bearer key-of-bo-0123456789"}).status_code != 429
+
+
+def test_turns_of_one_request_count_like_so_many_requests(place: Path) -> None:
+    turn = {"space": "bo", "session": "s", "speaker": "Bo", "text": "I sold the boat."}
+    with serving(place, keys=Keyring(KEYS), requests_per_minute=4) as client:
+        client.headers["Authorization"] = "Bearer key-of-bo-0123456789"
+        assert client.post("/v1/add_many", json={"turns": [turn] * 4}).status_code == 200
+        assert client.post("/v1/add", json=turn).status_code == 429
+
+
+def test_no_error_shows_where_files_are(place: Path) -> None:
+    with serving(place, is_loaded=True) as client:
+        (place / "memory.sqlite").rename(place / "gone.sqlite")
+        (place / "memory.sqlite").write_text("no database")
+        told = client.post("/v1/add", json={"space": "a", "session": "s", "speaker": "A", "text": "Hello there."})
+        (place / "memory.sqlite").unlink()
+        (place / "gone.sqlite").rename(place / "memory.sqlite")
+        assert str(place) not in told.text
+
+
+@pytest.mark.parametrize("key", ["schlüssel-0123456789", "with blanks 0123456789", "tab\t0123456789012345"])
+def test_a_key_that_no_header_can_carry_is_refused(key: str, tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    file.write_text(f'[{{"name": "a", "key": {key!r}, "spaces": ["*"]}}]'.replace("'", '"'))
+    file.chmod(0o600)
+    with pytest.raises(LocigraphError, match="pattern") as told:
+        read_keys(str(file))
+    assert key not in str(told.value)
