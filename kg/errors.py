@@ -4,6 +4,7 @@ LocigraphError                 every error that a user can cause or fix; command
 ├── CorpusFormatError          a corpus file does not have the format that was expected
 │   └── CorpusFileError        a corpus file that cannot be read at all
 ├── StoreError                 the store cannot do what was asked
+│   ├── LateTurnError          a turn comes before consolidated ones, which its writer does not want to undo
 │   ├── UnknownSpaceError      no such space
 │   ├── UnknownScopeError      no space belongs to this user or agent
 │   ├── UnknownNodeError       no node of the space has this id
@@ -54,6 +55,10 @@ class CorpusFileError(CorpusFormatError):
 
 class StoreError(LocigraphError):
     """The store refuses an operation."""
+
+
+class LateTurnError(StoreError):
+    """A turn comes before turns that are consolidated, and its writer does not want them to be pending again."""
 
 
 class UnknownSpaceError(StoreError):

@@ -437,8 +437,8 @@ class LiveEmbeddings:
         return {space: number}
 
     def _is_own(self, space: SpaceId) -> bool:
-        """Whether this process wrote the embeddings of a space last; an embedded index has no other writer."""
-        return self._index.is_embedded or self._last.is_token(self._store.embedded_by([space]).get(space))
+        """Whether this process wrote the embeddings of a space last."""
+        return self._last.is_token(self._store.embedded_by([space]).get(space))
 
     def _write_changed(self, collection: Collection, space: SpaceId, changed: frozenset[int]) -> bool:
         """Write the turns that changed nodes reach; False, with nothing written, if the whole space must be."""

@@ -103,8 +103,8 @@ class Conversations(Database):
 
         Raises:
             TurnConflictError: If a stored or forgotten turn has the same id and different content.
-            StoreError: If a field is invalid, a space belongs to another user or agent, or a rewind is needed but not
-                allowed; in these cases nothing is written.
+            StoreError: If a field is invalid, or a space belongs to another user or agent; nothing is written then.
+            LateTurnError: If a rewind is needed but not allowed; nothing is written then.
         """
         with self._write(*(turn.space for turn in turns), *(space for space, _ in scoped)) as connection:
             return turns_.append(connection, turns, scoped, may_rewind=may_rewind)

@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from locigraph.kg.errors import StoreError, shortened
+from locigraph.kg.errors import LateTurnError, StoreError, shortened
 from locigraph.kg.store import rewind, scopes, sequence, tables, tombstones
 from locigraph.kg.store.rows import require_same, turn_of, turn_row
 from locigraph.kg.store.statements import rows_in
@@ -45,7 +45,7 @@ def append(
             continue
         early = sequence.arrange(connection, space, [(turn.session_id, turn.turn_id) for turn in said])
         if early is not None and not may_rewind:
-            raise StoreError(
+            raise LateTurnError(
                 f"space {space!r}: turn {early!r} comes before turns that are already consolidated, and this file "
                 "lacks some of the stored turns; build with a file that holds the whole conversation"
             )

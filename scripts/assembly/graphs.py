@@ -107,14 +107,16 @@ class GraphWriter:
         self.consolidate(spaces, progress=progress)
         return spaces
 
-    def append(self, turns: Sequence[Turn], *, scoped: Sequence[tuple[SpaceId, Scope]] = ()) -> list[SpaceId]:
-        """Append turns, all or none, without consolidating them; see ``add``."""
+    def append(
+        self, turns: Sequence[Turn], *, scoped: Sequence[tuple[SpaceId, Scope]] = (), may_rewind: bool = True
+    ) -> list[SpaceId]:
+        """Append turns, all or none, without consolidating them; see ``add`` and ``Store.append_turns``."""
         store, extractor = self._store, self._extractor
         given = list(dict.fromkeys(turn.space for turn in turns))
         for space in given:
             refuse_other_extractor(store, space, extractor)
         is_replay = extractor.name in EXTRACTORS and EXTRACTORS[extractor.name].is_replay
-        may_rewind = not is_replay or _is_whole(store, turns)
+        may_rewind = may_rewind and (not is_replay or _is_whole(store, turns))
         store.append_turns(turns, scoped=scoped, may_rewind=may_rewind)
         known = store.standings(given)
         return [space for space in given if space in known]

@@ -114,6 +114,8 @@ class AsyncMemory:
     scopes = _awaited(Memory.scopes)
     times = _awaited(Memory.times)
     recall = _awaited(Memory.recall)
+    recall_each = _awaited(Memory.recall_each)
+    recall_at_once = _awaited(Memory.recall_at_once)
     state = _awaited(Memory.state)
     warm_up = _awaited(Memory.warm_up)
     notes = _awaited(Memory.notes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
+from collections import ChainMap, Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from datetime import date, datetime
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from locigraph.consolidation.errors import LanguageModelError
-from locigraph.kg.errors import LocigraphError, outcome, shortened
+from locigraph.kg.errors import LateTurnError, LocigraphError, outcome, shortened
 from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.store import Store
 from locigraph.kg.types import ANYBODY, Scope, SpaceId, TurnId
@@ -32,8 +32,8 @@ from locigraph.scripts.memory.additions import (
     stored_all_the_same,
     turns_of,
 )
+from locigraph.scripts.memory.asked_question import AskedQuestion
 from locigraph.scripts.memory.asked_spaces import AskedSpaces, named_spaces
-from locigraph.scripts.memory.asking import Asking
 from locigraph.scripts.memory.closable_lock import ClosableLock
 from locigraph.scripts.memory.parts import Parts
 from locigraph.scripts.memory.recalled import MemoryState, Recalled
@@ -78,6 +78,7 @@ class Memory:
         # Questions that nothing has to be done for take only this one, which nobody holds for long.
         self._reading = ClosableLock(name)
         self._parts = parts
+        self._being_added: Counter[SpaceId] = Counter()  # additions in progress
         self._graph, self._encoder, self._is_readonly = parts.graph, parts.encoder, parts.is_readonly
         self._redact = redact
 
@@ -282,15 +283,27 @@ class Memory:
         made = [redacted_turn(turn) if self._redact else turn for turn, _ in given]
         scoped = [(turn.space, scope) for turn, scope in given]
         self._refuse_if_readonly()
-        most = None if self._parts.waits_for_models else _TURNS_A_STEP
         with self._writing:
-            spaces = self._parts.writer().append(made, scoped=scoped)
-            is_more = self._parts.writer().consolidate(spaces, most=most)
-        while is_more:
-            yield
-            with self._writing:
-                is_more = self._parts.writer().consolidate(spaces, most=most)
-        return [turn.turn_id for turn in made]
+            writer = self._parts.writer()
+            if self._parts.waits_for_models:  # for minutes, in which questions are answered from what there is
+                writer.add(made, scoped=scoped)
+                return [turn.turn_id for turn in made]
+            try:
+                spaces = writer.append(made, scoped=scoped, may_rewind=False)
+            except LateTurnError:
+                with self._lock, self._reading:  # nobody sees a space while all its turns are consolidated again
+                    writer.add(made, scoped=scoped)
+                return [turn.turn_id for turn in made]
+            self._being_added.update(spaces)
+        try:
+            while True:
+                with self._writing:
+                    if not self._parts.writer().consolidate(spaces, most=_TURNS_A_STEP):
+                        return [turn.turn_id for turn in made]
+                yield
+        finally:
+            self._being_added.subtract(spaces)
+            self._being_added += Counter()  # without those that are 0
 
     def forget(
         self,
@@ -416,7 +429,7 @@ class Memory:
             LocigraphError: If no space is named, there is no such speaker, the strategy cannot be used, or the index
                 fails; an outage is never reported as an empty result.
         """
-        asking = Asking(
+        asking = AskedQuestion(
             question=question, space=space, user=user, agent=agent, top_k=top_k, budget_tokens=budget_tokens,
             budget_kinds=budget_kinds, as_of=as_of, strategy=strategy, reranker=reranker, speaker=speaker, fold=fold,
             queries=queries,
@@ -434,12 +447,12 @@ class Memory:
             For each what was found, or the error that ``recall`` would raise.
         """
         at_once = self.recall_at_once(questions)
-        waiting = [Asking(**asked) for asked, found in zip(questions, at_once, strict=True) if found is None]
+        waiting = [AskedQuestion(**asked) for asked, found in zip(questions, at_once, strict=True) if found is None]
         held = self._brought_up_to_date([each for each in waiting if each.is_plain])
         later = iter([outcome(partial(self._recalled, each, held)) for each in waiting])
         return [next(later) if found is None else found for found in at_once]
 
-    def _brought_up_to_date(self, waiting: Sequence[Asking]) -> dict[SpaceId, Standing]:
+    def _brought_up_to_date(self, waiting: Sequence[AskedQuestion]) -> dict[SpaceId, Standing]:
         """Bring v2 up to date for all spaces of some questions together, which costs less than for each.
 
         Returns:
@@ -463,25 +476,28 @@ class Memory:
         Returns:
             For each what was found, the error that ``recall`` would raise, or None if ``recall`` has more to do.
         """
-        made = [outcome(partial(Asking, **asked)) for asked in questions]
-        asked = [each for each in made if isinstance(each, Asking)]
+        made = [outcome(partial(AskedQuestion, **asked)) for asked in questions]
+        asked = [each for each in made if isinstance(each, AskedQuestion)]
         named = {each.space for each in asked if isinstance(each.space, str)}
         held = outcome(partial(self._graph.standings, [*map(SpaceId, named)]))
         if isinstance(held, Exception):
-            return [held if isinstance(each, Asking) else each for each in made]
+            return [held if isinstance(each, AskedQuestion) else each for each in made]
         self._parts.encode_ahead([(each.question, each.time) for each in asked if each.is_plain and not each.queries])
         return [
-            outcome(partial(self._recalled_at_once, each, held)) if isinstance(each, Asking) else each for each in made
+            outcome(partial(self._recalled_at_once, each, held)) if isinstance(each, AskedQuestion) else each
+            for each in made
         ]
 
-    def _recalled_at_once(self, asking: Asking, held: Mapping[SpaceId, Standing] | None = None) -> Recalled | None:
+    def _recalled_at_once(
+        self, asking: AskedQuestion, held: Mapping[SpaceId, Standing] | None = None
+    ) -> Recalled | None:
         """The answer of v2, if all the spaces are held in memory as they stand; else None."""
         with self._reading:
             asked = self._asked(asking, held)
             retriever = self._parts.ready(asked) if asking.is_plain else None
             return None if retriever is None else self._found(asking, asked, "v2", retriever, ())
 
-    def _recalled(self, asking: Asking, held: Mapping[SpaceId, Standing] | None = None) -> Recalled:
+    def _recalled(self, asking: AskedQuestion, held: Mapping[SpaceId, Standing] | None = None) -> Recalled:
         """The answer, after whatever has to be done for it; nothing if its spaces are up to date as of ``held``."""
         if held and isinstance(asking.space, str) and asking.space in held:
             found = self._recalled_at_once(asking, held)
@@ -492,12 +508,12 @@ class Memory:
             with self._parts.retriever(asked, asking.strategy, asking.queries) as (name, retriever, notes):
                 return self._found(asking, asked, name, retriever, notes)
 
-    def _asked(self, asking: Asking, held: Mapping[SpaceId, Standing] | None = None) -> AskedSpaces:
+    def _asked(self, asking: AskedQuestion, held: Mapping[SpaceId, Standing] | None = None) -> AskedSpaces:
         named = named_spaces(self._graph, asking.space, asking.scope, held=held)
         return self._parts.asked(named, is_joint=not isinstance(asking.space, str))
 
     def _found(
-        self, asking: Asking, asked: AskedSpaces, strategy: str, found_by: Retriever, notes: Sequence[str]
+        self, asking: AskedQuestion, asked: AskedSpaces, strategy: str, found_by: Retriever, notes: Sequence[str]
     ) -> Recalled:
         """What a strategy finds, as it is shown."""
         from locigraph.retrieval.multi_query import with_queries
@@ -526,7 +542,9 @@ class Memory:
             )
             kept = {line.node_id for line in context.memories}
             hits = tuple(hit for hit in found.hits if hit.node_id in kept)
-        said = (*notes, *opening.partial_memory(self._graph, asked.standings))
+        # What is being added at this moment nobody was told is stored, so nothing is lacking.
+        stored = {space: each for space, each in asked.standings.items() if not self._being_added[space]}
+        said = (*notes, *opening.partial_memory(self._graph, stored))
         return Recalled(asked.shown(hits, asking.time), strategy, found.timing, said, context)
 
     def state(self) -> MemoryState:

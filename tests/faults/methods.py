@@ -160,6 +160,8 @@ _MEMORY: Mapping[str, Callable[[Any, Place], Any]] = {
     "scopes": lambda memory, at: memory.scopes(),
     "times": lambda memory, at: memory.times(at.name),
     "recall": lambda memory, at: memory.recall(_QUESTION, user=at.name, top_k=100),
+    "recall_each": lambda memory, at: memory.recall_each([{"question": _QUESTION, "space": at.name}] * 2),
+    "recall_at_once": lambda memory, at: memory.recall_at_once([{"question": _QUESTION, "user": at.name}] * 2),
     "state": lambda memory, at: memory.state(),
     "warm_up": lambda memory, at: memory.warm_up(),
     "notes": lambda memory, at: memory.notes(at.name),
@@ -171,8 +173,6 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
     Memory: {
         **{name: lambda at, call=call: call(at.memory, at) for name, call in _MEMORY.items()},  # type: ignore[misc]
         "adding": lambda at: list(at.memory.adding([at.turn(7), at.turn(8)])),
-        "recall_each": lambda at: at.memory.recall_each([{"question": _QUESTION, "space": at.name}] * 2),
-        "recall_at_once": lambda at: at.memory.recall_at_once([{"question": _QUESTION, "user": at.name}] * 2),
         "open": None, "close": None,
     },
     AsyncMemory: {

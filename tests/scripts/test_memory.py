@@ -1060,7 +1060,7 @@ def test_of_an_outage_every_caller_is_told_and_nobody_tries_again(
         tries.append(turns)
         raise error
 
-    monkeypatch.setattr(GraphWriter, "add", fail)
+    monkeypatch.setattr(GraphWriter, "append", fail)
     with opened(place) as memory:
         assert memory.add_each([SALE, SALE]) == [error, error]
     assert len(tries) == 1

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asking:
+class AskedQuestion:
     """A question to a memory; the attributes are the arguments of ``Memory.recall``.
 
     Raises:

@@ -1,0 +1,211 @@
+"""Questions that wait for nothing: what is kept in memory between them, and when it is not used any more."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from locigraph.consolidation.pipeline import Consolidator
+from locigraph.kg.errors import LocigraphError, UnknownSpaceError
+from locigraph.kg.store import Store
+from locigraph.kg.types import NodeId, Scope, SpaceId, TurnId
+from locigraph.scripts.memory import Memory, Recalled
+from locigraph.scripts.memory.known_nodes import KnownNodes
+from locigraph.training.live_embeddings import LiveEmbeddings
+from tests.scripts.test_memory import SALE, opened
+
+QUESTION: dict[str, Any] = {"question": "Who bought the bike?", "space": "ana"}
+
+
+def settled(memory: Memory) -> None:
+    """Ask until the space is kept in memory."""
+    for _ in range(3):
+        memory.recall(**QUESTION)
+
+
+def at_once(memory: Memory, **changes: Any) -> Any:
+    (found,) = memory.recall_at_once([QUESTION | changes])
+    return found
+
+
+def test_a_space_that_was_searched_is_answered_at_once_until_it_changes(place: Path) -> None:
+    with opened(place) as memory:
+        memory.add(**SALE, turn_id="t1")
+        assert at_once(memory) is None
+        settled(memory)
+        assert at_once(memory).hits == memory.recall(**QUESTION).hits
+        memory.add(**SALE | {"text": "Tom bought the red bike, too."}, turn_id="t2")
+        assert at_once(memory) is None
+        assert {hit.turn_ids for hit in memory.recall(**QUESTION)} >= {("t1",), ("t2",)}
+        settled(memory)
+        memory.forget(space="ana", turn_ids="t2")
+        assert at_once(memory) is None
+        assert ("t2",) not in {hit.turn_ids for hit in memory.recall(**QUESTION)}
+        settled(memory)
+        memory.forget(space="ana", whole_space=True)
+        assert isinstance(at_once(memory), UnknownSpaceError)
+
+
+@pytest.mark.parametrize("changes", [{"strategy": "v1"}, {"budget_tokens": 100}, {"user": "ana", "space": None}])
+def test_what_takes_more_than_a_search_is_not_answered_at_once(place: Path, changes: dict[str, Any]) -> None:
+    with opened(place) as memory:
+        memory.add(**SALE, user="ana")
+        settled(memory)
+        found = at_once(memory, **changes)
+        assert found is None or "user" in changes
+        assert memory.recall(**QUESTION | changes).hits
+
+
+def test_a_change_by_another_connection_is_seen(place: Path) -> None:
+    with opened(place) as memory:
+        memory.add(**SALE, turn_id="t1")
+        settled(memory)
+        with Store(place / "memory.sqlite") as other:
+            other.append_turns([_turn(memory, "t1", "t9")])
+        found = memory.recall(**QUESTION)
+        assert any("not consolidated yet" in note for note in found.notes)
+
+
+def _turn(memory: Memory, like: str, name: str) -> Any:
+    from dataclasses import replace
+
+    (turn,) = [each for each in memory._graph.turns(SpaceId("ana")) if each.turn_id == like]
+    return replace(turn, turn_id=TurnId(name), position=99)
+
+
+def test_a_question_with_nothing_new_is_one_transaction(place: Path) -> None:
+    begun: list[object] = []
+    with opened(place) as memory:
+        memory.add_many([SALE | {"text": f"I sold bike number {number}."} for number in range(30)])
+        settled(memory)
+        sa.event.listen(memory._graph._engine, "begin", begun.append)
+        assert memory.recall(**QUESTION).strategy == "v2"
+        assert len(begun) == 1
+
+
+def test_questions_are_answered_together_as_they_are_one_by_one(place: Path) -> None:
+    asked = [
+        QUESTION,
+        QUESTION | {"space": "bo", "question": "What does Bo like?"},
+        QUESTION | {"top_k": 1},
+        QUESTION | {"space": "nobody"},
+        QUESTION | {"question": " "},
+        QUESTION | {"strategy": "bm25"},
+        {"question": "Who sold a bike?", "user": "ana"},
+    ]
+    with opened(place) as memory:
+        memory.add_many([SALE | {"text": f"Tom bought bike number {number}.", "user": "ana"} for number in range(5)])
+        memory.add(**SALE | {"space": "bo", "speaker": "Bo", "text": "I like to sail to Corsica."})
+        together = memory.recall_each(asked)
+        again = memory.recall_each(asked)
+        for question, *found in zip(asked, together, again, strict=True):
+            try:
+                alone: Any = memory.recall(**question).hits
+            except LocigraphError as error:
+                alone = str(error)
+            assert [each.hits if isinstance(each, Recalled) else str(each) for each in found] == [alone, alone]
+
+
+def test_several_spaces_that_are_due_are_made_durable_together(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from locigraph.retrieval.index.milvus_collection import Collection
+
+    flushed: list[Collection] = []
+    flush = Collection.flush
+
+    def counted(self: Collection) -> None:
+        flushed.append(self)
+        flush(self)
+
+    names = [f"user{number}" for number in range(4)]
+    with opened(place) as memory:
+        for _ in range(2):
+            memory.add_many([SALE | {"space": name} for name in names])
+            memory.recall_each([QUESTION | {"space": name} for name in names])
+        monkeypatch.setattr(Collection, "flush", counted)
+        memory.add_many([SALE | {"space": name, "text": "Tom bought a kite."} for name in names])
+        monkeypatch.setattr(memory._parts, "drain", lambda: None)
+        assert all(isinstance(each, Recalled) for each in memory.recall_each([QUESTION | {"space": n} for n in names]))
+        assert len(flushed) == 1
+        assert not memory._graph.changed_spaces()
+
+
+def test_a_question_about_another_space_waits_for_neither_an_addition_nor_an_update(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_begun, may_end = threading.Event(), threading.Event()
+    consolidate, write = Consolidator._consolidate, LiveEmbeddings._write_due
+
+    def held(method: Any) -> Any:
+        def wait(*arguments: Any) -> Any:
+            has_begun.set()
+            assert may_end.wait(60)
+            return method(*arguments)
+
+        return wait
+
+    with opened(place) as memory:
+        memory.add(**SALE)
+        settled(memory)
+        for owner, name, method, work in (
+            (Consolidator, "_consolidate", consolidate, lambda: memory.add(**SALE | {"space": "bo"})),
+            (LiveEmbeddings, "_write_due", write, lambda: memory.recall("bike", space="bo")),
+        ):
+            with monkeypatch.context() as patch:
+                patch.setattr(owner, name, held(method))
+                thread = threading.Thread(target=work)
+                thread.start()
+                assert has_begun.wait(60)
+                found = memory.recall(**QUESTION)
+                assert found.hits
+                assert not found.notes
+                may_end.set()
+                thread.join(60)
+            has_begun.clear()
+            may_end.clear()
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(steps=st.lists(st.sampled_from(["add", "forget", "recall", "recall", "both"]), min_size=2, max_size=9))
+def test_whatever_is_done_in_between_answers_are_those_of_a_memory_that_keeps_nothing(
+    steps: list[str], place: Path
+) -> None:
+    name, number, held = f"{uuid.uuid4().hex}.sqlite", 0, ["first"]
+    with opened(place, name) as memory:
+        memory.add(**SALE, turn_id="first")
+        for step in steps:
+            if step in ("add", "both"):
+                number += 1
+                held.append(memory.add(**SALE | {"text": f"Tom bought bike number {number}."}))
+            if step == "forget" and len(held) > 1:
+                memory.forget(space="ana", turn_ids=held.pop())
+            found = memory.recall(**QUESTION, fold=None)
+            memory._parts._known.drop([SpaceId("ana")])
+            memory._parts.require_live().drop([SpaceId("ana")])
+            assert found.hits == memory.recall(**QUESTION, fold=None).hits
+            assert {hit.turn_ids for hit in found} == {(turn,) for turn in held}
+
+
+def test_known_nodes_are_read_once_as_long_as_their_space_stands_and_only_so_many_are_kept(place: Path) -> None:
+    with opened(place) as memory:
+        for space in ("ana", "bo"):
+            memory.add_many([SALE | {"space": space, "text": f"Bike {each} is red."} for each in range(3)])
+        graph = memory._graph
+        known = KnownNodes(graph, most=4)
+        nodes = {space: [node.id for node in graph.nodes(space, types=["episode"])] for space in graph.spaces()}
+        stands = graph.standings()
+        assert stands[SpaceId("ana")].scope == Scope()
+        first = known.of(SpaceId("ana"), stands[SpaceId("ana")], nodes[SpaceId("ana")])
+        assert {each.text for each in first.values()} == {f"Ana: Bike {each} is red." for each in range(3)}
+        assert {each.speakers for each in first.values()} == {frozenset(["Ana"])}
+        assert known.of(SpaceId("ana"), stands[SpaceId("ana")], nodes[SpaceId("ana")]) is first
+        known.of(SpaceId("bo"), stands[SpaceId("bo")], nodes[SpaceId("bo")])  # takes the place of the others
+        assert known.of(SpaceId("ana"), stands[SpaceId("ana")], nodes[SpaceId("ana")]) is not first
+        gone = known.of(SpaceId("bo"), stands[SpaceId("bo")], [NodeId("nobody")])[NodeId("nobody")]
+        assert (gone.text, gone.speakers) == (None, frozenset())
