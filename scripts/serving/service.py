@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import sys
@@ -75,6 +76,10 @@ class Service:
         """Load the models and the checkpoint, so that the first answer need not wait for them."""
         try:
             await self._memory.warm_up()
+            # The models and libraries stay. Without this, the garbage collector would look through all of their objects
+            # again and again, during which nothing is answered.
+            gc.collect()
+            gc.freeze()
             self.not_ready = ""
         except LocigraphError as error:  # the server keeps running, and refuses each request with the reason
             self.not_ready = str(self._told(error))
