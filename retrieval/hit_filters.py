@@ -22,6 +22,7 @@ SpeakersOfNodes = Callable[[SpaceId, Sequence[NodeId]], Mapping[NodeId, frozense
 DEFAULT_FOLD = 0.9
 _GROWTH = 4
 _MOST_COMPARED = 100
+_MOST_KEPT = 5_000  # characters of a text whose pairs of words are kept for the next comparison
 _Pair = tuple[str, str]
 
 
@@ -125,8 +126,17 @@ def _composed(names: Iterable[str]) -> frozenset[str]:
     return frozenset(normalised("NFC", name) for name in names)
 
 
-@lru_cache(1_000)  # the same texts are found again and again
 def _pairs(text: str) -> frozenset[_Pair]:
+    return _kept_pairs(text) if len(text) <= _MOST_KEPT else _kept_pairs.__wrapped__(text)
+
+
+def forget_compared_texts() -> None:
+    """Keep nothing of the texts that were compared, since one of them is forgotten."""
+    _kept_pairs.cache_clear()
+
+
+@lru_cache(1_000)  # the same texts are found again and again
+def _kept_pairs(text: str) -> frozenset[_Pair]:
     bounded = ["", *telling_signs(text), ""]
     return frozenset(pairwise(bounded))
 

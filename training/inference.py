@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _TURNS_AT_ONCE = 8_192  # about 300 MB with their neighbours
 _REMEMBERED = 2_000  # questions, at some 8 KB
+_MOST_LETTERS = 5_000  # of a question that is remembered
 
 
 _Question = tuple[str, datetime | None]  # and when it is asked
@@ -67,8 +68,9 @@ class CheckpointQueryEncoder:
             found |= {each: row * self._checkpoint.query_scale for each, row in zip(missing, features, strict=True)}
         with self._lock:
             for each in questions:
-                self._kept[each] = found[each]
-                self._kept.move_to_end(each)
+                if len(each[0]) <= _MOST_LETTERS:
+                    self._kept[each] = found[each]
+                    self._kept.move_to_end(each)
             while len(self._kept) > self._most:
                 self._kept.popitem(last=False)
         return [found[each] for each in questions]

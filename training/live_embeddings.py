@@ -172,13 +172,14 @@ class LiveEmbeddings:
 
     def held(self, standings: Mapping[SpaceId, Standing]) -> GraphVectors | None:
         """The collection for searches of spaces that are settled and kept in memory; None if not all are."""
-        last = self._last
-        is_ready = last.collection is not None and self.are_settled(standings) and last.hot.holds([*standings])
-        return HotSearch(last.collection, last.hot) if is_ready and last.collection is not None else None
+        last = self._last  # one and the same, whatever another thread puts in its place
+        if last.collection is None or not last.are_settled(standings) or not last.hot.holds([*standings]):
+            return None
+        return HotSearch(last.collection, last.hot, is_hot_only=True)
 
     def are_settled(self, standings: Mapping[SpaceId, Standing]) -> bool:
         """Whether nothing has changed in spaces that stand so, and nothing is due, since they were last searched."""
-        return all(not each.is_due and self._last.settled.get(space) == each for space, each in standings.items())
+        return self._last.are_settled(standings)
 
     def refresh(self, *, progress: str | None = None, writer: ViewWriter | None = None) -> Refreshed:
         """Encode every space into a new collection, put it in use, and add what arrived in the meantime.
@@ -589,6 +590,10 @@ class _LastWritten:
     def is_whole(self, space: SpaceId) -> bool:
         """Whether the collection was found to hold all turns of a space; it then loses none without a change of it."""
         return space in self._whole
+
+    def are_settled(self, standings: Mapping[SpaceId, Standing]) -> bool:
+        """See ``LiveEmbeddings.are_settled``."""
+        return all(not each.is_due and self.settled.get(space) == each for space, each in standings.items())
 
     def found(self, space: SpaceId, *, is_whole: bool) -> bool:
         """Note whether the collection holds all turns of a space; returns it."""

@@ -109,9 +109,12 @@ class HotSpaces:
                 self._used[space] = self._used.pop(space)
             return True
 
-    def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch]:
-        """The most similar rows of kept spaces, best first; ties by node ID."""
-        with self._lock:
+    def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch] | None:
+        """The most similar rows, best first, ties by node ID; None if not all asked spaces are kept."""
+        spaces = (scope.space,) if isinstance(scope.space, str) else scope.space
+        with self._lock:  # for both: a space that is dropped in between would have no rows
+            if not self.holds([SpaceId(space) for space in spaces]):
+                return None
             return self._vectors.search(vector, scope, top_k=top_k)
 
     def _make_room(self) -> None:
@@ -124,21 +127,27 @@ class HotSpaces:
             room += held[space]
 
 
+class NotKeptError(Exception):
+    """Spaces are not kept in memory any longer, and the caller does not want to ask the index."""
+
+
 class HotSearch:
     """A collection, searched in memory where all asked spaces are kept there.
 
     Args:
         collection: The collection.
         hot: Copies of some of its spaces, as they are now.
+        is_hot_only: Whether to raise NotKeptError instead of asking the index.
     """
 
-    def __init__(self, collection: GraphVectors, hot: HotSpaces) -> None:
-        self._collection, self._hot = collection, hot
+    def __init__(self, collection: GraphVectors, hot: HotSpaces, *, is_hot_only: bool = False) -> None:
+        self._collection, self._hot, self._is_hot_only = collection, hot, is_hot_only
         self.name, self.version = collection.name, collection.version
 
     def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch]:
         """The most similar rows, best first; see ``GraphVectors``."""
         filter_expression(scope)  # raises what the index would
-        spaces = (scope.space,) if isinstance(scope.space, str) else scope.space
-        searched = self._hot if self._hot.holds([SpaceId(space) for space in spaces]) else self._collection
-        return searched.search(vector, scope, top_k=top_k)
+        found = self._hot.search(vector, scope, top_k=top_k)
+        if found is None and self._is_hot_only:
+            raise NotKeptError
+        return self._collection.search(vector, scope, top_k=top_k) if found is None else found

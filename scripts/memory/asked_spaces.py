@@ -43,6 +43,7 @@ def named_spaces(
     for name in named or ():
         if name not in held:
             raise UnknownSpaceError(name, graph.spaces())
+    held = {name: held[name] for name in named or held}  # no error may name the owners of others
     found = {name: held[name] for name in named or held if scope.covers(held[name].scope)}
     if not found:
         known = {

@@ -12,7 +12,8 @@ from locigraph.kg.store import Store
 from locigraph.kg.store.standing import Standing
 from locigraph.kg.types import NodeId, SpaceId
 
-_MOST_NODES = 50_000
+_MOST_LETTERS = 50_000_000
+_OVERHEAD = 400  # what a node takes beside its text
 _NOBODY: frozenset[str] = frozenset()
 
 
@@ -38,29 +39,31 @@ class KnownNodes:
 
     Args:
         graph: The store.
-        most: Largest number of nodes of all spaces together; a space that alone has more is not kept.
+        most: Largest number of letters of all nodes together, of which each counts 400 for the rest of it; a space that
+            alone has more is not kept.
     """
 
-    def __init__(self, graph: Store, *, most: int = _MOST_NODES) -> None:
+    def __init__(self, graph: Store, *, most: int = _MOST_LETTERS) -> None:
         self._graph, self._most = graph, most
         self._lock = Lock()
-        self._kept: OrderedDict[SpaceId, tuple[Standing | None, dict[NodeId, KnownNode]]] = OrderedDict()
+        self._kept: OrderedDict[SpaceId, tuple[Standing | None, dict[NodeId, KnownNode], int]] = OrderedDict()
 
     def of(self, space: SpaceId, standing: Standing | None, ids: Sequence[NodeId]) -> Mapping[NodeId, KnownNode]:
         """Nodes of a space that stands as given: at least those with these IDs."""
         with self._lock:
-            standing_then, kept = self._kept.get(space, (None, {}))
-        known = kept if standing_then == standing else {}
+            then, kept, letters = self._kept.get(space, (None, {}, 0))
+        known, letters = (kept, letters) if then == standing else ({}, 0)
         missing = [node for node in ids if node not in known]
         if missing:
-            known = known | self._read(space, missing)
+            read = self._read(space, missing)
+            known, letters = known | read, letters + sum(_OVERHEAD + len(each.text or "") for each in read.values())
         with self._lock:
-            self._kept[space] = standing, known
+            self._kept[space] = standing, known, letters
             self._kept.move_to_end(space)
-            held = sum(len(nodes) for _, nodes in self._kept.values()) if missing else 0
+            held = sum(letters for *_, letters in self._kept.values()) if missing else 0
             while held > self._most:
-                _, (_, dropped) = self._kept.popitem(last=False)
-                held -= len(dropped)
+                _, (*_, dropped) = self._kept.popitem(last=False)
+                held -= dropped
         return known
 
     def drop(self, spaces: Iterable[SpaceId]) -> None:

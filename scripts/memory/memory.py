@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import ChainMap, Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from datetime import date, datetime
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from locigraph.consolidation.errors import LanguageModelError
@@ -17,6 +19,7 @@ from locigraph.kg.store import Store
 from locigraph.kg.types import ANYBODY, Scope, SpaceId, TurnId
 from locigraph.retrieval.errors import RetrievalError
 from locigraph.retrieval.hit_filters import DEFAULT_FOLD, FilteredRetriever
+from locigraph.retrieval.index.hot_spaces import NotKeptError
 from locigraph.retrieval.text.node_vectors import snapshot_with_vectors
 from locigraph.retrieval.text.text_encoder import plain_and_adapted
 from locigraph.scripts.assembly import opening, options
@@ -79,6 +82,7 @@ class Memory:
         self._reading = ClosableLock(name)
         self._parts = parts
         self._being_added: Counter[SpaceId] = Counter()  # additions in progress
+        self._counting = Lock()
         self._graph, self._encoder, self._is_readonly = parts.graph, parts.encoder, parts.is_readonly
         self._redact = redact
 
@@ -289,12 +293,14 @@ class Memory:
                 writer.add(made, scoped=scoped)
                 return [turn.turn_id for turn in made]
             try:
+                self._refuse_if_unfinished(dict.fromkeys(turn.space for turn in made))
                 spaces = writer.append(made, scoped=scoped, may_rewind=False)
             except LateTurnError:
                 with self._lock, self._reading:  # nobody sees a space while all its turns are consolidated again
                     writer.add(made, scoped=scoped)
                 return [turn.turn_id for turn in made]
-            self._being_added.update(spaces)
+            with self._counting:
+                self._being_added.update(spaces)
         try:
             while True:
                 with self._writing:
@@ -302,8 +308,14 @@ class Memory:
                         return [turn.turn_id for turn in made]
                 yield
         finally:
-            self._being_added.subtract(spaces)
-            self._being_added += Counter()  # without those that are 0
+            with self._counting:
+                self._being_added -= Counter(spaces)
+
+    def _refuse_if_unfinished(self, spaces: Iterable[SpaceId]) -> None:
+        """Raise LateTurnError if turns of a space are pending that no addition in progress will consolidate."""
+        for space, standing in self._graph.standings([*spaces]).items():
+            if standing.pending and not self._being_added[space]:
+                raise LateTurnError(f"space {space!r} has turns that are not consolidated yet")
 
     def forget(
         self,
@@ -448,7 +460,7 @@ class Memory:
         """
         at_once = self.recall_at_once(questions)
         waiting = [AskedQuestion(**asked) for asked, found in zip(questions, at_once, strict=True) if found is None]
-        held = self._brought_up_to_date([each for each in waiting if each.is_plain])
+        held = self._brought_up_to_date([each for each in waiting if each.is_plain]) if waiting else {}
         later = iter([outcome(partial(self._recalled, each, held)) for each in waiting])
         return [next(later) if found is None else found for found in at_once]
 
@@ -462,8 +474,9 @@ class Memory:
             named = [outcome(partial(self._asked, each)) for each in waiting]
             found = [asked.standings for asked in named if isinstance(asked, AskedSpaces)]
             standings = dict(ChainMap(*map(dict, found)))
-            outcome(partial(self._parts.bring_up_to_date, standings))
-            return standings
+            done = outcome(partial(self._parts.bring_up_to_date, standings))
+            is_done = not isinstance(done, Exception)
+            return {space: replace(each, is_due=False) for space, each in standings.items()} if is_done else {}
 
     def recall_at_once(self, questions: Sequence[Mapping[str, Any]]) -> list[Recalled | Exception | None]:
         """Answer those among several questions for which nothing has to be brought up to date first.
@@ -479,7 +492,7 @@ class Memory:
         made = [outcome(partial(AskedQuestion, **asked)) for asked in questions]
         asked = [each for each in made if isinstance(each, AskedQuestion)]
         named = {each.space for each in asked if isinstance(each.space, str)}
-        held = outcome(partial(self._graph.standings, [*map(SpaceId, named)]))
+        held = outcome(partial(self._standings, [*map(SpaceId, named)]))
         if isinstance(held, Exception):
             return [held if isinstance(each, AskedQuestion) else each for each in made]
         self._parts.encode_ahead([(each.question, each.time) for each in asked if each.is_plain and not each.queries])
@@ -488,6 +501,10 @@ class Memory:
             for each in made
         ]
 
+    def _standings(self, spaces: Sequence[SpaceId]) -> dict[SpaceId, Standing]:
+        with self._reading:
+            return self._graph.standings(spaces)
+
     def _recalled_at_once(
         self, asking: AskedQuestion, held: Mapping[SpaceId, Standing] | None = None
     ) -> Recalled | None:
@@ -495,7 +512,12 @@ class Memory:
         with self._reading:
             asked = self._asked(asking, held)
             retriever = self._parts.ready(asked) if asking.is_plain else None
-            return None if retriever is None else self._found(asking, asked, "v2", retriever, ())
+            if retriever is None:
+                return None
+            try:
+                return self._found(asking, asked, "v2", retriever, ())
+            except NotKeptError:  # another thread has just dropped a space
+                return None
 
     def _recalled(self, asking: AskedQuestion, held: Mapping[SpaceId, Standing] | None = None) -> Recalled:
         """The answer, after whatever has to be done for it; nothing if its spaces are up to date as of ``held``."""
@@ -543,7 +565,10 @@ class Memory:
             kept = {line.node_id for line in context.memories}
             hits = tuple(hit for hit in found.hits if hit.node_id in kept)
         # What is being added at this moment nobody was told is stored, so nothing is lacking.
-        stored = {space: each for space, each in asked.standings.items() if not self._being_added[space]}
+        stored = {
+            space: replace(each, pending=0) if self._being_added[space] else each
+            for space, each in asked.standings.items()
+        }
         said = (*notes, *opening.partial_memory(self._graph, stored))
         return Recalled(asked.shown(hits, asking.time), strategy, found.timing, said, context)
 

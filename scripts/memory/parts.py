@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING
 
 from locigraph.kg.errors import LocigraphError, outcome
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.errors import IndexMismatchError
+from locigraph.retrieval.hit_filters import forget_compared_texts
 from locigraph.retrieval.protocols import GraphVectors, Retriever
 from locigraph.scripts.assembly import defaults, opening
 from locigraph.scripts.assembly.search_parts import SearchParts, indexer_of
@@ -119,6 +119,7 @@ class Parts:
         self._kept.drop(spaces)
         self._known.drop(spaces)
         self._questions = None  # a question may quote what is forgotten
+        forget_compared_texts()
         if self._embeddings is not None:
             self._embeddings.drop(spaces)
         if self._writer is not None:
@@ -179,11 +180,12 @@ class Parts:
     @property
     def questions(self) -> CheckpointQueryEncoder:
         """The query encoder of v2, which remembers the last questions."""
-        if self._questions is None:
+        found = self._questions  # which another thread may drop
+        if found is None:
             from locigraph.training.inference import CheckpointQueryEncoder
 
-            self._questions = CheckpointQueryEncoder(self.require_live().checkpoint, self.encoder)
-        return self._questions
+            found = self._questions = CheckpointQueryEncoder(self.require_live().checkpoint, self.encoder)
+        return found
 
     def require_live(self) -> LiveEmbeddings:
         """The graph embeddings; raises LocigraphError if no checkpoint can be used."""
@@ -295,7 +297,7 @@ class Parts:
         What goes wrong is left to the searches.
         """
         if questions and self._embeddings is not None:
-            outcome(partial(self.questions.encode_queries, questions))
+            outcome(lambda: self.questions.encode_queries(questions))
 
     def snapshot(self, asked: AskedSpaces, as_of: datetime | None) -> Snapshot:
         """The graph of the searched spaces, without embeddings."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
 import logging
 import math
@@ -123,7 +124,7 @@ class Gate:
             request.scope.setdefault("state", {})[CALLER] = caller
         is_open = path == "/" or path.startswith(self._open_paths)
         # Whoever has no key, or needs none, is counted by address, so that guessing keys has a limit, too.
-        address = request.client.host if request.client else "unknown"
+        address = _network_of(request.client.host) if request.client else "unknown"
         name = f"address {address}" if caller is None or is_open else caller.name
         wait_s = self._limit.wait_s(name)
         if wait_s:
@@ -168,6 +169,16 @@ class Gate:
             "key": getattr(caller, "name", None),
         }  # fmt: skip
         log.info(json.dumps(said))
+
+
+def _network_of(address: str) -> str:
+    """An address by which a client is counted: of IPv6 the network, since a client may have as many as it likes."""
+    if ":" not in address:
+        return address
+    try:
+        return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
+    except ValueError:
+        return address
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

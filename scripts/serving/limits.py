@@ -123,10 +123,18 @@ class RateLimit:
         self._keep(name, left - is_free)
         return 0.0 if is_free else (1 - left) * 60 / self._per_minute
 
-    def charge(self, name: str, more: int) -> None:
-        """Take more for a request that was let through; what is lacking is owed, but never more than a minute's."""
+    def charge(self, name: str, more: int) -> bool:
+        """Take more for a request that was let through; what is lacking is owed, but never more than a minute's.
+
+        Returns:
+            Whether nothing was owed before; if something was, nothing is taken.
+        """
+        left = self._now_left(name)
+        if more > 0 and left < 0:
+            return False
         if more > 0:
-            self._keep(name, max(self._now_left(name) - more, 1.0 - self._per_minute))
+            self._keep(name, max(left - more, 1.0 - self._per_minute))
+        return True
 
     def _now_left(self, name: str) -> float:
         now = self._clock()

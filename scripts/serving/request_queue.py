@@ -56,7 +56,11 @@ class _Lane:
         self.task: asyncio.Task[None] | None = None
 
     def put(self, waiting: _Waiting) -> None:
-        self._of_key.setdefault(waiting.caller.name, deque()).append(waiting)
+        queue = self._of_key.setdefault(waiting.caller.name, deque())
+        if waiting.steps is None:
+            queue.append(waiting)
+        else:  # what it has begun comes before what its key asks for next
+            queue.appendleft(waiting)
 
     def take(self) -> list[_Waiting]:
         """What is done next, of each key in its order; empty if nothing waits."""

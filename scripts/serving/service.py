@@ -119,8 +119,9 @@ class Service:
         self._waiting += 1
         self._running.set(self._waiting)
         end = "failed"
-        self.limit.charge(caller.name, asked.size - 1)
         try:
+            if not self.limit.charge(caller.name, asked.size - 1):
+                raise BusyError(f"key {caller.name!r} has added more turns than it has requests; try again later")
             answer = await self._queue.answer(operation, asked, caller)
             end = "ok"
         except LocigraphError as error:

@@ -16,8 +16,10 @@ from locigraph.consolidation.pipeline import Consolidator
 from locigraph.kg.errors import LocigraphError, UnknownSpaceError
 from locigraph.kg.store import Store
 from locigraph.kg.types import NodeId, Scope, SpaceId, TurnId
+from locigraph.retrieval.index.hot_spaces import HotSpaces
 from locigraph.scripts.memory import Memory, Recalled
 from locigraph.scripts.memory.known_nodes import KnownNodes
+from locigraph.scripts.memory.parts import Parts
 from locigraph.training.live_embeddings import LiveEmbeddings
 from tests.scripts.test_memory import SALE, opened
 
@@ -197,7 +199,7 @@ def test_known_nodes_are_read_once_as_long_as_their_space_stands_and_only_so_man
         for space in ("ana", "bo"):
             memory.add_many([SALE | {"space": space, "text": f"Bike {each} is red."} for each in range(3)])
         graph = memory._graph
-        known = KnownNodes(graph, most=4)
+        known = KnownNodes(graph, most=2_000)
         nodes = {space: [node.id for node in graph.nodes(space, types=["episode"])] for space in graph.spaces()}
         stands = graph.standings()
         assert stands[SpaceId("ana")].scope == Scope()
@@ -209,3 +211,100 @@ def test_known_nodes_are_read_once_as_long_as_their_space_stands_and_only_so_man
         assert known.of(SpaceId("ana"), stands[SpaceId("ana")], nodes[SpaceId("ana")]) is not first
         gone = known.of(SpaceId("bo"), stands[SpaceId("bo")], [NodeId("nobody")])[NodeId("nobody")]
         assert (gone.text, gone.speakers) == (None, frozenset())
+
+
+def test_an_error_of_one_question_names_nothing_of_the_spaces_of_others_that_are_asked_with_it(place: Path) -> None:
+    with opened(place) as memory:
+        memory.add(**SALE, user="ana")
+        memory.add(**SALE | {"space": "bo"}, user="secret")
+        for ask in (memory.recall_at_once, memory.recall_each):
+            refused, _ = ask([QUESTION | {"user": "sacret"}, QUESTION | {"space": "bo"}])
+            assert isinstance(refused, LocigraphError)
+            assert "secret" not in str(refused)
+
+
+def test_a_space_that_is_dropped_while_it_is_searched_is_asked_in_the_index(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = HotSpaces.search
+
+    def dropped(self: HotSpaces, *arguments: Any, **options: Any) -> Any:
+        self.drop([SpaceId("ana")])
+        return search(self, *arguments, **options)
+
+    with opened(place) as memory:
+        memory.add(**SALE)
+        settled(memory)
+        expected = memory.recall(**QUESTION)
+        with monkeypatch.context() as patch:
+            patch.setattr(HotSpaces, "search", dropped)
+            assert memory.recall_at_once([QUESTION]) == [None]
+            (found,) = memory.recall_each([QUESTION])
+        assert isinstance(found, Recalled)
+        assert [hit.turn_ids for hit in found] == [hit.turn_ids for hit in expected]
+
+
+def test_spaces_that_were_brought_up_to_date_together_are_then_only_searched(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["ana", "bo"]
+    questions = [QUESTION | {"space": name} for name in names]
+    with opened(place) as memory:
+        memory.add_many([SALE | {"space": name} for name in names])
+        for _ in range(3):
+            memory.recall_each(questions)
+        memory.add_many([SALE | {"space": name, "text": "Tom bought a kite."} for name in names])
+        monkeypatch.setattr(Parts, "retriever", lambda *_: pytest.fail("each of them is brought up to date again"))
+        assert [len(found) for found in memory.recall_each(questions) if isinstance(found, Recalled)] == [2, 2]
+
+
+def test_a_space_of_which_something_was_left_is_consolidated_before_anybody_sees_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(place) as memory:
+        memory.add(**SALE, turn_id="t1")
+        settled(memory)
+        memory._graph.append_turns([_turn(memory, "t1", "t2")])  # as by an addition that was cut
+        assert any("not consolidated yet" in note for note in memory.recall(**QUESTION).notes)
+        seen = []
+        consolidate = Consolidator._consolidate
+
+        def watched(self: Consolidator, *arguments: Any) -> None:
+            seen.append(memory._reading.lock.acquire(blocking=False))  # its own thread may have it again
+            memory._reading.lock.release()
+            seen.append(_taken_elsewhere(memory))
+            consolidate(self, *arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Consolidator, "_consolidate", watched)
+            memory.add(**SALE | {"text": "Tom bought a kite."}, turn_id="t3")
+        assert seen == [True] * 4
+        assert not memory.recall(**QUESTION).notes
+        assert len(memory.recall(**QUESTION, fold=None)) == 3
+
+
+def _taken_elsewhere(memory: Memory) -> bool:
+    """Whether another thread cannot ask at this moment."""
+    found: list[bool] = []
+    thread = threading.Thread(target=lambda: found.append(memory._reading.lock.acquire(blocking=False)))
+    thread.start()
+    thread.join()
+    return not found[0]
+
+
+def test_additions_of_several_threads_leave_no_count_behind(place: Path) -> None:
+    with opened(place) as memory:
+        threads = [
+            threading.Thread(
+                target=lambda number=number: [
+                    memory.add(**SALE | {"space": f"s{each % 3}", "text": f"{number} {each}"}) for each in range(4)
+                ]
+            )
+            for number in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not memory._being_added
+        assert sum(len(memory._graph.turns(space)) for space in memory.spaces()) == 16

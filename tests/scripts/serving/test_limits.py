@@ -35,9 +35,10 @@ def test_a_large_request_is_charged_for_and_what_is_owed_is_at_most_a_minute() -
     now = [0.0]
     limit = RateLimit(60, lambda: now[0])
     assert limit.wait_s("ana") == 0
-    limit.charge("ana", 49)
+    assert limit.charge("ana", 49)
     assert [limit.wait_s("ana") for _ in range(11)] == [*[0] * 10, 1]
-    limit.charge("ana", 10_000)
+    assert limit.charge("ana", 10_000)
+    assert not limit.charge("ana", 10_000)  # until it is paid
     assert limit.wait_s("ana") == 60
     now[0] = 60
     assert limit.wait_s("ana") == 0
