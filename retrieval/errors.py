@@ -6,7 +6,8 @@ LocigraphError (kg.errors)
     ├── IndexUnavailableError  the vector index cannot be reached or failed; never an empty result
     │   └── IndexInUseError    an embedded index is open already, usually in another process
     ├── IndexMismatchError     a collection and its user disagree on dimension, metric, model or schema
-    └── FilterError            a search without a space, or a filter value that cannot be expressed
+    ├── FilterError            a search without a space, or a filter value that cannot be expressed
+    └── NotKeptError           spaces are not in memory, where alone a caller wanted to search; users never see it
 """
 
 from locigraph.kg.errors import LocigraphError
@@ -34,3 +35,7 @@ class IndexMismatchError(RetrievalError):
 
 class FilterError(RetrievalError):
     """A search without a space, or a filter value that cannot be expressed."""
+
+
+class NotKeptError(RetrievalError):
+    """Spaces are not kept in memory any longer, and the caller does not want to ask the index; no user sees it."""

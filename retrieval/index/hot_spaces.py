@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import NodeId, SpaceId
+from locigraph.retrieval.errors import NotKeptError
 from locigraph.retrieval.index.filters import filter_expression
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.index.milvus_collection import IndexRow
@@ -125,10 +126,6 @@ class HotSpaces:
                 break
             self.drop([space])
             room += held[space]
-
-
-class NotKeptError(Exception):
-    """Spaces are not kept in memory any longer, and the caller does not want to ask the index."""
 
 
 class HotSearch:

@@ -17,9 +17,8 @@ from locigraph.kg.errors import LateTurnError, LocigraphError, outcome, shortene
 from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.store import Store
 from locigraph.kg.types import ANYBODY, Scope, SpaceId, TurnId
-from locigraph.retrieval.errors import RetrievalError
+from locigraph.retrieval.errors import NotKeptError, RetrievalError
 from locigraph.retrieval.hit_filters import DEFAULT_FOLD, FilteredRetriever
-from locigraph.retrieval.index.hot_spaces import NotKeptError
 from locigraph.retrieval.text.node_vectors import snapshot_with_vectors
 from locigraph.retrieval.text.text_encoder import plain_and_adapted
 from locigraph.scripts.assembly import opening, options
