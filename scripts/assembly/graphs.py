@@ -167,6 +167,8 @@ class GraphWriter:
                         faults.append(fault)
                 if faults:
                     raise faults[0]
+        if most is not None and store.is_on_server:  # another process may have put its turns before these
+            is_more = any(standing.pending for standing in store.standings(waiting).values())
         return is_more
 
     def _consolidate(self, space: SpaceId, counts: Mapping[SpaceId, int] | None, on_turn: Callable[[], object]) -> None:
