@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
 from typing import Any
 
 from pydantic import BaseModel
@@ -155,7 +154,7 @@ class RequestQueue:
     ) -> list[_Waiting]:
         """Answer what can be answered at once; returns the others."""
         left = []
-        for _, run in groupby(batch, key=lambda each: each.operation.name):
+        for run in _together(batch):
             part = [each for each in run if not each.answer.done()]
             if not part:
                 continue
