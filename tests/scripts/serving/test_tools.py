@@ -128,7 +128,7 @@ from locigraph import EncoderSettings, IndexUnavailableError, Memory
 from locigraph.scripts.serving.tools import serve_stdio
 
 class Unwritable(Memory):
-    def flush(self):
+    def close(self, *, flush=True):
         raise IndexUnavailableError("the index cannot be written")
 
 place = sys.argv[1]
