@@ -18,6 +18,7 @@ PREFIX = "locigraph_"
 def held_folder(place: str | None = None) -> tuple[str, Callable[[], None]]:
     """Create a folder that only this user may enter; returns its path and a function that removes it.
 
+    In a process that was forked later the function does nothing, since the folder belongs to the process that made it.
     The folder is locked until its process ends, even if the process is killed. Such folders in the same place that
     no process holds a lock on are removed.
 
@@ -34,10 +35,10 @@ def held_folder(place: str | None = None) -> tuple[str, Callable[[], None]]:
         try:
             descriptor = _locked(folder)
         except OSError:  # folders cannot be locked here (some network drives), so no other process removes this one
-            return folder, partial(shutil.rmtree, folder, ignore_errors=True)
+            return folder, partial(_remove_own, os.getpid(), folder, None)
         # Before it was locked, another process may have taken it for abandoned and removed it.
         if descriptor is not None and Path(folder).exists():
-            return folder, partial(_remove, folder, descriptor)
+            return folder, partial(_remove_own, os.getpid(), folder, descriptor)
 
 
 def _remove_abandoned(place: str) -> None:
@@ -67,6 +68,12 @@ def _locked(folder: str) -> int | None:
     return descriptor
 
 
-def _remove(folder: str, descriptor: int) -> None:
+def _remove_own(process: int, folder: str, descriptor: int | None) -> None:
+    if os.getpid() == process:
+        _remove(folder, descriptor)
+
+
+def _remove(folder: str, descriptor: int | None) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    os.close(descriptor)
+    if descriptor is not None:
+        os.close(descriptor)

@@ -218,10 +218,16 @@ def _started(path: str, *, is_reader: bool) -> _Server:
         if not is_reader:
             _remove_unfinished(collections)
         _remove_search_files(collections)
-        stop = opened.pop_all().close
+        stop = partial(_stop_in, os.getpid(), opened.pop_all())
 
     # What a command leaves open is closed when the process ends.
     return f"{socket}:0", weakref.finalize(server, stop)
+
+
+def _stop_in(process: int, opened: ExitStack) -> None:
+    """Stop serving, unless this is a process that was forked later: it has no thread that would stop the server."""
+    if os.getpid() == process:
+        opened.close()
 
 
 def _socket_folder() -> tuple[str, Callable[[], None]]:

@@ -155,6 +155,8 @@ class Memory:
         self._close(kind, flush=self._parts.are_used and (kind is None or issubclass(kind, Exception)))
 
     def _close(self, kind: type[BaseException] | None, *, flush: bool) -> None:
+        if self._lock.is_of_another_process:  # to which all that could be closed belongs
+            return
         with self._writing.lock, self._lock.lock, self._reading.lock:
             if self._lock.is_closed:
                 return
@@ -169,7 +171,8 @@ class Memory:
     def close(self, *, flush: bool = True) -> None:
         """Bring the indexes up to date and release all resources; afterwards all other methods raise an error.
 
-        Without ``flush``, what is due for the indexes stays listed in the store, for whoever opens the memory next.
+        Without ``flush``, what is due for the indexes stays listed in the store, for whoever opens the memory next. In
+        a process that was forked after the memory was opened, nothing is done: it belongs to the other process.
         """
         self._close(None, flush=flush and self._parts.are_used)
 
