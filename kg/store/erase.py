@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from locigraph.kg.errors import StoreError, shortened
 from locigraph.kg.language.tokens import terms
@@ -41,6 +41,9 @@ def erase_turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnI
         raise StoreError(
             f"space {space!r} has no turn {shortened(missing[0])}, or it was erased before; nothing was erased now"
         )
+    of_space = select(func.count()).select_from(tables.turns).where(tables.turns.c.space == space)
+    if connection.scalar(of_space) == len(turn_keys):  # nothing is left, so the owner is forgotten as well
+        return erase_spaces(connection, [space], before_erasing)
     tombstones.put(connection, space, list(turn_keys))
     doomed = _doomed(connection, set(turn_keys.values()))
     before_erasing(_texts(connection, space, doomed, set(turn_keys.values())))

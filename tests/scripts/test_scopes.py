@@ -171,6 +171,18 @@ def test_all_of_a_user_is_forgotten_for_good_and_no_file_holds_a_word_of_it(plac
     verify.verify(store=str(place / "memory.sqlite"), checkpoint=str(place / "checkpoint"))
 
 
+def test_a_space_of_which_every_turn_is_forgotten_by_its_id_belongs_to_nobody(place: Path) -> None:
+    with opened(place) as memory:
+        memory.add_many(turns_of("chat 1", user="ana"))
+        memory.forget(space="chat 1", turn_ids=["t0"])
+        assert memory.scopes() == {SpaceId("chat 1"): Scope("ana", None)}
+        memory.forget(space="chat 1", turn_ids=["t1"])
+        assert memory.scopes() == {}
+        assert memory.forget(space="chat 1", turn_ids=["t0", "t1"]) == 0  # as before, it is not an error
+        memory.add(**turns_of("chat 1", user="bo")[0] | {"turn_id": "t2"})
+        assert memory.scopes() == {SpaceId("chat 1"): Scope("bo", None)}
+
+
 def test_a_mistyped_user_is_named_whatever_was_forgotten_before(place: Path) -> None:
     with opened(place) as memory:
         memory.add_many(turns_of("chat 1", user="anna"))
