@@ -7,19 +7,18 @@ to tools, hidden messages and messages without text are skipped.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
-from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
+from locigraph.kg.corpora.corpus import Corpus, CorpusFormat
 from locigraph.kg.corpora.parsing import (
     SPEAKERS,
     Record,
+    Skipped,
     Utterance,
-    by_conversation,
+    by_day,
+    conversations_of,
     decode,
     listed_records,
-    number_turns,
-    passed_over,
 )
 
 
@@ -27,53 +26,61 @@ def read(path: str) -> Corpus:
     """Read an export; each conversation's space is named by its id.
 
     Raises:
-        CorpusFormatError: If the file has another format; says where.
+        CorpusFormatError: If the file has another format, or none of its conversations can be read; says where.
     """
-    records = listed_records(path, decode(path), "a list of conversations, as in conversations.json")
-    named = ((record.optional_string("conversation_id") or record.string("id"), record) for record in records)
-    skipped: Counter[str] = Counter()
-    conversations = tuple(
-        Conversation(space, number_turns(space, list(_utterances(record, skipped))))
-        for space, record in by_conversation(named, "id")
+    skipped, expected = Skipped(), "a list of conversations, as in conversations.json"
+    records = listed_records(path, decode(path), expected, skipped=skipped, kind="conversations")
+    conversations = conversations_of(
+        records,
+        lambda record: record.optional_string("conversation_id") or record.string("id"),
+        lambda _, record: _utterances(record, skipped),
+        skipped,
     )
-    return Corpus(conversations, notes=passed_over(skipped))
+    return Corpus(conversations, notes=skipped.notes(has_turns=any(each.turns for each in conversations)))
 
 
-def _utterances(conversation: Record, skipped: Counter[str]) -> Iterator[Utterance]:
+def _utterances(conversation: Record, skipped: Skipped) -> list[Utterance]:
+    said: list[Utterance] = []
     for node in _branch(conversation):
-        if node.data.get("message") is None:
-            continue  # the root node has no message
-        message = node.record("message")
-        author, content = message.record("author"), message.record("content")
-        speaker = SPEAKERS.get(author.string("role"))
-        # Transcripts of speech are objects with a text; objects without one are images, sounds and files.
-        parts = (
-            part.get("text") if isinstance(part, dict) else part for part in content.items("parts", required=False)
-        )
-        text = "\n".join(part for part in parts if isinstance(part, str))
-        metadata = message.data.get("metadata")
-        if speaker is None:
-            skipped["system and tool messages"] += 1
-            continue
-        if message.optional_string("recipient") not in (None, "all"):
-            skipped["messages to tools"] += 1
-            continue
-        if isinstance(metadata, dict) and metadata.get("is_visually_hidden_from_conversation") is True:
-            skipped["hidden messages"] += 1
-            continue
-        if not text.strip():
-            skipped["messages without text"] += 1
-            continue
+        if node.data.get("message") is not None:  # the root node has no message
+            with skipped.unreadable("messages"):
+                said += _said(node.record("message"), skipped)
+    return by_day(said)
+
+
+def _said(message: Record, skipped: Skipped) -> Iterator[Utterance]:
+    speaker = SPEAKERS.get(message.record("author").string("role"))
+    text, metadata = _text(message), message.data.get("metadata")
+    if speaker is None:
+        skipped.count("system and tool messages")
+    elif message.optional_string("recipient") not in (None, "all"):
+        skipped.count("messages to tools")
+    elif isinstance(metadata, dict) and metadata.get("is_visually_hidden_from_conversation") is True:
+        skipped.count("hidden messages")
+    elif not text.strip():
+        skipped.count("messages without text")
+    else:
         time = None if message.data.get("create_time") is None else message.epoch("create_time")
-        yield Utterance(
-            message.string("id"), "undated" if time is None else time.date().isoformat(), speaker, text, time
-        )
+        yield Utterance(message.string("id"), "", speaker, text, time)
+
+
+def _text(message: Record) -> str:
+    if message.data.get("content") is None:
+        return ""
+    # Transcripts of speech are objects with a text; objects without one are images, sounds and files.
+    parts = (
+        part.get("text") if isinstance(part, dict) else part
+        for part in message.record("content").items("parts", required=False)
+    )
+    return "\n".join(part for part in parts if isinstance(part, str))
 
 
 def _branch(conversation: Record) -> list[Record]:
-    """The nodes from the root to the message that was shown last."""
+    """The nodes from the root to the message that was shown last, or, if the export does not name it, to the newest."""
     mapping = conversation.record("mapping")
     name, branch, seen = conversation.optional_string("current_node"), [], set()
+    if name not in mapping.data:
+        name = _newest_leaf(mapping)
     while name is not None:
         if name in seen:
             raise mapping.error(name, "its own ancestor", "a tree")
@@ -84,4 +91,18 @@ def _branch(conversation: Record) -> list[Record]:
     return branch[::-1]
 
 
-FORMAT = CorpusFormat("chatgpt", read, is_export=True)
+def _newest_leaf(mapping: Record) -> str | None:
+    """The last node of the newest message that has no answer; of messages without times, the last in the file."""
+    nodes = {name: mapping.record(name) for name in mapping.data}
+    parents = {node.optional_string("parent") for node in nodes.values()}
+
+    def time(name: str) -> float:
+        message = nodes[name].data.get("message")
+        found = message.get("create_time") if isinstance(message, dict) else None
+        return float(found) if isinstance(found, int | float) else 0.0
+
+    leaves = [name for name in nodes if name not in parents]
+    return max(reversed(leaves), key=time, default=None)
+
+
+FORMAT = CorpusFormat("chatgpt", read, keys=frozenset(["mapping"]), is_export=True)

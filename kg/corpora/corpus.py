@@ -172,11 +172,14 @@ class CorpusFormat:
     Attributes:
         name: The name that users type.
         read: Reads a file; raises CorpusFormatError if it does not have this format.
+        keys: Keys that together occur in JSON files of this format only, or of later rows; empty for other formats.
+        recognises: Whether a text that begins so has this format; None if ``keys`` tell.
         with_corrections: Adds a file of corrected evidence to a corpus; None if the format has no corrections.
         categories: Question categories to keep if the user names none; empty keeps all.
         unanswerable: Categories of questions that the conversations do not answer.
         listing: Categories whose answers list several things, separated by commas.
         explained: Categories whose answers may be followed by a semicolon and an explanation.
+        reads_folders: Whether it reads folders.
         is_export: Whether it is a format in which another program stores or exports chats.
         makes_ids: Whether the reader makes the ids of turns from their content, since the export has none.
         nameless: File name that the program gives to every export, so that the user must name the space; None if file
@@ -187,11 +190,14 @@ class CorpusFormat:
 
     name: str
     read: Callable[[str], Corpus]
+    keys: frozenset[str] = frozenset()
+    recognises: Callable[[str], bool] | None = None
     with_corrections: Callable[[Corpus, str], Corpus] | None = None
     categories: tuple[str, ...] = ()
     unanswerable: tuple[str, ...] = ()
     listing: tuple[str, ...] = ()
     explained: tuple[str, ...] = ()
+    reads_folders: bool = False
     is_export: bool = False
     makes_ids: bool = False
     nameless: str | None = None

@@ -1,8 +1,24 @@
-"""The table of corpus formats; to add a format, add a file and a row here."""
+"""The table of corpus formats; to add a format, add a file and a row here.
+
+A file whose format is not named has that of the first row that recognises it.
+"""
 
 from __future__ import annotations
 
-from locigraph.kg.corpora import chatgpt, jsonl, locomo, longmemeval, messages, slack, whatsapp
+from locigraph.kg.corpora import (
+    chatgpt,
+    claude,
+    discord,
+    imessage,
+    jsonl,
+    locomo,
+    longmemeval,
+    mbox,
+    messages,
+    slack,
+    telegram,
+    whatsapp,
+)
 from locigraph.kg.corpora.corpus import CorpusFormat
 from locigraph.kg.registry import Table
 
@@ -12,9 +28,14 @@ FORMATS: Table[CorpusFormat] = Table(
         locomo.FORMAT,
         longmemeval.FORMAT,
         jsonl.FORMAT,
-        messages.FORMAT,
         chatgpt.FORMAT,
+        claude.FORMAT,
+        telegram.FORMAT,
+        discord.FORMAT,
         slack.FORMAT,
+        messages.FORMAT,
         whatsapp.FORMAT,
+        imessage.FORMAT,
+        mbox.FORMAT,
     ],
 )

@@ -144,4 +144,8 @@ def read_extractions(
     return Extractions(items("facts", "text"), items("entities", "name"), items("topics", "text"), events)
 
 
-FORMAT = CorpusFormat("jsonl", read)
+FORMAT = CorpusFormat(
+    "jsonl",
+    read,
+    keys=frozenset(["conversation_id", "sessions"]),
+)

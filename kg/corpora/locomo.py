@@ -143,6 +143,7 @@ def _question(entry: Record, space: SpaceId, index: int, known: set[TurnId]) -> 
 FORMAT = CorpusFormat(
     "locomo",
     read,
+    keys=frozenset(["dia_id", "speaker_a"]),
     with_corrections=with_corrections,
     categories=("multi-hop", "temporal", "open-domain", "single-hop"),  # an adversarial question has no answer to find
     unanswerable=("adversarial",),

@@ -100,4 +100,8 @@ def _history(record: Record) -> tuple[list[Utterance], list[str], int]:
     return utterances, evidence, sum(count - 1 for count in uses.values())
 
 
-FORMAT = CorpusFormat("longmemeval", read)
+FORMAT = CorpusFormat(
+    "longmemeval",
+    read,
+    keys=frozenset(["haystack_sessions"]),
+)

@@ -2,29 +2,30 @@
 
 A file holds one list, an object with ``messages``, or one such object per line. Messages with roles other than user and
 assistant are instructions and tool calls, not dialogue, and are skipped. Of a content in parts, those of text are read,
-whose type is ``text``, ``input_text`` or ``output_text``. A message's ID is derived from its role and text, and from
-its time if it has one, so that a chat can be continued with a file of only the last messages.
+whose type is ``text``, ``input_text`` or ``output_text``. A ``name`` is that of the speaker, and ``timestamp`` or
+``created_at`` the time, in ISO 8601 or seconds since 1970. A message's ID is derived from its speaker and text, and
+from its time if it has one, so that a chat can be continued with a file of only the last messages.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
+from locigraph.kg.corpora.corpus import Corpus, CorpusFormat
 from locigraph.kg.corpora.parsing import (
     SPEAKERS,
     ContentNames,
     Record,
+    Skipped,
     Utterance,
-    by_conversation,
+    conversations_of,
     decode,
     json_lines,
-    number_turns,
+    members,
     parse_json,
-    passed_over,
+    sound_records,
 )
 
 _SESSION = "s1"
@@ -37,41 +38,46 @@ def read(path: str) -> Corpus:
     Raises:
         CorpusFormatError: If the file has another format; says where.
     """
-    conversations: list[Conversation] = []
-    skipped: Counter[str] = Counter()
-    for space, record in by_conversation(_named(path), "id"):
-        utterances, names = [], ContentNames()
-        for message in record.records("messages"):
-            speaker = SPEAKERS.get(message.string("role"))
-            text = _text(message)
-            if speaker is None or not text.strip():
-                skipped["messages with other roles" if speaker is None else "messages without text"] += 1
-                continue
-            time = message.timestamp("timestamp")
-            utterances.append(Utterance(names.name(time, speaker, text), _SESSION, speaker, text, time))
-        conversations.append(Conversation(space, number_turns(space, utterances)))
-    return Corpus(tuple(conversations), notes=passed_over(skipped))
-
-
-def _named(path: str) -> Iterator[tuple[str, Record]]:
+    skipped = Skipped()
+    documents = [*_documents(path, skipped)]
     stem = Path(path).name.split(".")[0]
-    documents = list(_documents(path))
-    for number, document in enumerate(documents, start=1):
-        where = "(top)" if len(documents) == 1 else f"conversation {number}"
-        record = Record(document, path, None, where)
-        if "messages" not in record.data and "role" in record.data:
-            raise record.error(
-                "messages", None, "a list; if the file has one message per line, make one list of them with jq -s ."
-            )
-        yield record.optional_string("id") or (stem if len(documents) == 1 else f"{stem}-{number}"), record
+    is_one = len(documents) == 1
+    records = sound_records(
+        documents,
+        lambda number, item: Record(item, path, stem if is_one else f"{stem}-{number + 1}"),
+        skipped,
+        "conversations",
+    )
+    conversations = conversations_of(records, _name, lambda _, record: [*_utterances(record, skipped)], skipped)
+    return Corpus(conversations, notes=skipped.notes(has_turns=any(each.turns for each in conversations)))
 
 
-def _documents(path: str) -> Iterator[Any]:
+def _name(record: Record) -> str:
+    if "messages" not in record.data and "role" in record.data:
+        cure = "a list; if the file has one message per line, make one list of them with jq -s ."
+        raise record.error("messages", None, cure)
+    return record.optional_string("id") or str(record.conversation)
+
+
+def _utterances(record: Record, skipped: Skipped) -> Iterator[Utterance]:
+    names = ContentNames()
+    for message in members(record, "messages", skipped, "messages"):
+        with skipped.unreadable("messages"):
+            role, text = SPEAKERS.get(message.string("role")), _text(message)
+            if role is None or not text.strip():
+                skipped.count("messages with other roles" if role is None else "messages without text")
+                continue
+            speaker = message.optional_string("name") or role
+            time = message.moment("timestamp") or message.moment("created_at")
+            yield Utterance(names.name(time, speaker, text), _SESSION, speaker, text, time)
+
+
+def _documents(path: str, skipped: Skipped) -> Iterator[Any]:
     text = decode(path).strip()
     lines = text.split("\n")
     # Either one object per line, or one document over many lines.
     if len(lines) > 1 and lines[0].rstrip().endswith("}"):
-        yield from (item for _, item in json_lines(path))
+        yield from (item for _, item in json_lines(path, skipped))
         return
     document = parse_json(path, text)
     if isinstance(document, list) and document and all(isinstance(m, dict) and "messages" in m for m in document):
@@ -88,4 +94,4 @@ def _text(message: Record) -> str:
     return "\n".join(parts)
 
 
-FORMAT = CorpusFormat("messages", read, is_export=True, makes_ids=True)
+FORMAT = CorpusFormat("messages", read, keys=frozenset(["role", "content"]), is_export=True, makes_ids=True)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import hashlib
 import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from locigraph.kg.corpora.corpus import Conversation
 from locigraph.kg.errors import CorpusFileError, CorpusFormatError
 from locigraph.kg.files import parsed_json
 from locigraph.kg.times import TIME_RANGE, in_utc, is_in_range
@@ -112,9 +116,17 @@ class Record:
         """The time of a key whose value is seconds since 1970, as a number or a string of digits."""
         value = self.data.get(key)
         try:
-            return datetime.fromtimestamp(float(value), tz=UTC)
+            time = datetime.fromtimestamp(float(value), tz=UTC)
         except (TypeError, ValueError, OverflowError, OSError):
             raise self.error(key, value, "seconds since 1970") from None
+        if not is_in_range(time):
+            raise self.error(key, value, TIME_RANGE)
+        return time
+
+    def moment(self, key: str) -> datetime | None:
+        """The time of a key whose value is ISO 8601 or seconds since 1970; None if absent, null or blank."""
+        value = self.data.get(key)
+        return self.timestamp(key) if value is None or isinstance(value, str) else self.epoch(key)
 
     def time(self, key: str, read: Callable[[str], datetime], expected: str) -> datetime:
         """The time to which ``read`` converts the string value of a key, in UTC; read as UTC if it has no zone."""
@@ -149,6 +161,67 @@ def by_conversation(
         yield SpaceId(name), Record(record.data, record.path, name)
 
 
+class Skipped:
+    """What a reader of exports leaves out, by kind: one bad record never costs a file, but is counted and named."""
+
+    def __init__(self) -> None:
+        self._counts = Counter[str]()
+        self._first: CorpusFormatError | None = None
+
+    def count(self, kind: str) -> None:
+        """Note that one more of a kind, such as ``messages without text``, is left out."""
+        self._counts[kind] += 1
+
+    @contextmanager
+    def unreadable(self, kind: str) -> Iterator[None]:
+        """Leave out what raises CorpusFormatError within the block, as one more of a kind that cannot be read."""
+        try:
+            yield
+        except CorpusFormatError as error:
+            self.note(error, kind)
+
+    def note(self, error: CorpusFormatError, kind: str) -> None:
+        """Note that one more of a kind is left out because of an error."""
+        self._counts[f"{kind} that cannot be read"] += 1
+        self._first = self._first or error
+
+    def notes(self, *, has_turns: bool) -> tuple[str, ...]:
+        """A note for each kind with its number, and the first error.
+
+        Raises:
+            CorpusFormatError: The first error, if nothing else was read.
+        """
+        if self._first is not None and not has_turns:
+            raise self._first
+        first = () if self._first is None else (f"the first that cannot be read: {self._first}",)
+        return (*(f"skipped {kind}: {count:,}" for kind, count in sorted(self._counts.items())), *first)
+
+
+def conversations_of(
+    records: Iterable[Record],
+    name_of: Callable[[Record], str],
+    read: Callable[[SpaceId, Record], Sequence[Utterance]],
+    skipped: Skipped,
+) -> tuple[Conversation, ...]:
+    """The conversations of an export; one that cannot be read, or has the name of an earlier one, is left out.
+
+    Args:
+        records: A record for each conversation.
+        name_of: Name of the conversation of a record.
+        read: The turns of a conversation, given its name and its record, whose errors show the name.
+        skipped: Counts what is left out.
+    """
+    found: dict[SpaceId, Conversation] = {}
+    for record in records:
+        with skipped.unreadable("conversations"):
+            space = SpaceId(name_of(record))
+            if space in found:
+                raise CorpusFormatError(record.path, space, "id", space, "an id that no earlier conversation has")
+            utterances = read(space, Record(record.data, record.path, space))
+            found[space] = Conversation(space, number_turns(space, utterances))
+    return tuple(found.values())
+
+
 #: Speaker names for the message roles of chat APIs; other roles are instructions and tools.
 SPEAKERS = {"user": "User", "assistant": "Assistant"}
 
@@ -181,6 +254,13 @@ class ContentNames:
         name = f"{beginning}:{words}"
         self._alike[name] += 1
         return name if self._alike[name] == 1 else f"{name}:{self._alike[name]}"
+
+
+def by_day(utterances: Sequence[Utterance]) -> list[Utterance]:
+    """The utterances of a chat, each in the session of its day; without a time, in that of the one before or after."""
+    days = [None if each.spoken_at is None else each.spoken_at.date().isoformat() for each in utterances]
+    day = next((each for each in days if each is not None), "undated")
+    return [replace(each, session_id=(day := new or day)) for each, new in zip(utterances, days, strict=True)]
 
 
 def number_turns(space: SpaceId, utterances: Sequence[Utterance]) -> tuple[Turn, ...]:
@@ -243,27 +323,70 @@ def parse_json(path: str, text: str, line: int | None = None) -> Any:
         raise CorpusFormatError(path, None, where, text[:30], f"readable JSON ({error})") from error
 
 
-def listed_records(path: str, text: str, expected: str, conversation: str | None = None) -> Iterator[Record]:
-    """The objects of a JSON document that is a list; ``expected`` says in errors what it should list.
+def listed_records(
+    path: str,
+    text: str,
+    expected: str,
+    *,
+    skipped: Skipped | None = None,
+    kind: str = "",
+    conversation: str | None = None,
+) -> list[Record]:
+    """The objects of a JSON document that is a list.
+
+    Args:
+        path: Path of the file, shown in errors.
+        text: The document.
+        expected: What it should list, for errors.
+        skipped: Counts the members that are no objects; None if none may be left out.
+        kind: What a member is, in the plural, as it is counted.
+        conversation: Name of the conversation, shown in errors.
 
     Raises:
-        CorpusFormatError: If the text is not JSON, the document is not a list, or a member is not an object.
+        CorpusFormatError: If the text is not JSON, the document is not a list, or without ``skipped`` a member is not
+            an object.
     """
     document = parse_json(path, text)
     if not isinstance(document, list):
         raise CorpusFormatError(path, None, "(top)", document, expected)
-    for number, item in enumerate(document):
-        yield Record(item, path, conversation, f"[{number}]")
+
+    def made(number: int, item: Any) -> Record:
+        return Record(item, path, conversation, f"[{number}]")
+
+    if skipped is None:
+        return [made(number, item) for number, item in enumerate(document)]
+    return sound_records(document, made, skipped, kind)
 
 
-def json_lines(path: str) -> Iterator[tuple[int, Any]]:
-    """Line number, counted from 1, and parsed value of every non-empty line."""
+def members(record: Record, key: str, skipped: Skipped, kind: str) -> list[Record]:
+    """The objects in the list value of a key; members that are none are skipped as one more of a kind."""
+    name = f"{record.field}.{key}" if record.field else key
+    place = partial(Record, path=record.path, conversation=record.conversation)
+    return sound_records(record.items(key), lambda number, item: place(item, field=f"{name}[{number}]"), skipped, kind)
+
+
+def sound_records(
+    items: Sequence[Any], made: Callable[[int, Any], Record], skipped: Skipped, kind: str
+) -> list[Record]:
+    """Records made of items, given with their numbers from 0; those that are no objects are skipped."""
+    found = []
+    for number, item in enumerate(items):
+        with skipped.unreadable(kind):
+            found.append(made(number, item))
+    return found
+
+
+def json_lines(path: str, skipped: Skipped | None = None) -> Iterator[tuple[int, Any]]:
+    """Line number, counted from 1, and parsed value of every non-empty line; with ``skipped`` without broken ones."""
     text = decode(path)
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             try:
                 value = parse_json(path, line, number)
-            except CorpusFormatError:
+            except CorpusFormatError as error:
+                if number > 1 and skipped is not None:
+                    skipped.note(error, "lines")
+                    continue
                 if number > 1 or not text.lstrip().startswith(("{", "[")) or not _is_json(text):
                     raise
                 expected = f"one JSON object per line; this file has documents over several lines ({_cure(text)})"
@@ -295,19 +418,18 @@ def _is_json(text: str) -> bool:
 def decode(path: str) -> str:
     """The text of a file, without the byte order mark that some programs put before it.
 
+    It may also be UTF-16 with this mark. Whatever ends its lines, they end in ``\\n`` here.
+
     Raises:
-        CorpusFormatError: If it is not UTF-8.
+        CorpusFormatError: If it is neither.
     """
     content = read_bytes(path)
     if content.startswith(b"SQLite format 3"):
         raise CorpusFileError(path, "this is a database", "name a file of conversations; a store is given with --store")
+    is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
         # Not "utf-8-sig", whose errors do not count the bytes of the mark.
-        return content.decode("utf-8").removeprefix("\ufeff")
+        text = content.decode("utf-16" if is_wide else "utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise CorpusFormatError(path, None, f"byte {error.start}", error.reason, "UTF-8 text") from error
-
-
-def passed_over(skipped: Mapping[str, int]) -> tuple[str, ...]:
-    """A note for each kind of skipped messages, with their number."""
-    return tuple(f"skipped {what}: {count:,}" for what, count in sorted(skipped.items()) if count)
+    return text.replace("\r\n", "\n").replace("\r", "\n")

@@ -8,11 +8,14 @@ from importlib import resources
 from pathlib import Path
 
 from locigraph.kg.corpora import jsonl
+from locigraph.kg.corpora.archives import unpacked
 from locigraph.kg.corpora.corpus import Corpus, CorpusFormat
 from locigraph.kg.corpora.formats import FORMATS
 from locigraph.kg.corpora.parsing import Record, file_sha256, json_lines
+from locigraph.kg.corpora.recognition import recognised
 from locigraph.kg.counts import counted
 from locigraph.kg.errors import CorpusFileError, CorpusFormatError
+from locigraph.kg.types import Turn
 
 #: Names of bundled corpora, which can be given instead of a path: a small one to try things, and three for training.
 BUNDLED: tuple[str, ...] = ("sample", "threads", "voices", "duets")
@@ -24,7 +27,7 @@ _EXTRACTIONS_BESIDE = "recorded_extractions.jsonl.gz"
 
 
 def load_corpus(
-    format: str,
+    format: str | None,
     path: str,
     *,
     extractions: str | None = None,
@@ -36,8 +39,9 @@ def load_corpus(
     """Read a corpus.
 
     Args:
-        format: Name of a row of ``FORMATS``.
-        path: File, or one of ``BUNDLED`` for a bundled corpus, for which ``format`` is ignored (it is JSONL).
+        format: Name of a row of ``FORMATS``; None for the one whose signs the file shows.
+        path: File, folder or ZIP file of an export, or one of ``BUNDLED`` for a bundled corpus, for which ``format`` is
+            ignored (it is JSONL).
         extractions: JSONL file of recorded extractions, one conversation per line, or one of ``BUNDLED_EXTRACTIONS``.
             None uses the file ``recorded_extractions.jsonl.gz`` beside the corpus if it exists.
         corrections: JSONL file of corrected evidence, one question per line; None for none.
@@ -52,16 +56,8 @@ def load_corpus(
         CorpusFormatError: If a file is malformed, a category or conversation is unknown, corrections are given for a
             format that has none, or ``space`` is given for several conversations.
     """
-    row = FORMATS[format]
-    if path in BUNDLED:
-        row = jsonl.FORMAT
-        with resources.as_file(resources.files("locigraph.kg.corpora") / f"{path}.jsonl") as bundled:
-            corpus = replace(_read(row, str(bundled)), path=path)
-    elif not Path(path).exists():
-        raise CorpusFileError(path, "no such file", f"name an existing file or a bundled corpus: {', '.join(BUNDLED)}")
-    else:
-        corpus = _read(row, path)
-    corpus = _usable(corpus)
+    row, corpus = _found(format, path)
+    corpus = _usable(corpus, row)
     beside = Path(path).parent / _EXTRACTIONS_BESIDE
     if extractions is None and path not in BUNDLED and beside.is_file():
         extractions = str(beside)
@@ -99,24 +95,48 @@ def load_corpus(
     return corpus
 
 
+def _found(format: str | None, path: str) -> tuple[CorpusFormat, Corpus]:
+    """The row of the format, which may be told by the file alone, and the corpus as it was read."""
+    row = jsonl.FORMAT if format is None or path in BUNDLED else FORMATS[format]
+    if path in BUNDLED:
+        with resources.as_file(resources.files("locigraph.kg.corpora") / f"{path}.jsonl") as bundled:
+            return row, replace(_read(row, str(bundled)), path=path)
+    if not Path(path).exists():
+        raise CorpusFileError(path, "no such file", f"name an existing file or a bundled corpus: {', '.join(BUNDLED)}")
+    with unpacked(path) as inside:
+        if format is None:
+            row = recognised(inside) or row
+        corpus = replace(_read(row, inside), path=path)
+    if format is None and row.is_export:
+        corpus = replace(corpus, notes=(f"read as {row.name}; --corpus.format names another format", *corpus.notes))
+    return row, corpus
+
+
 def _read(row: CorpusFormat, path: str) -> Corpus:
     try:
         corpus = row.read(path)
     except CorpusFormatError as error:
-        if row is jsonl.FORMAT and error.field == "line 1":  # probably an export given without its format
-            exports = ", ".join(other.name for other in FORMATS.values() if other.is_export)
-            error.args = (f"{error}; for the export of another program, set --corpus.format to one of: {exports}",)
+        other = recognised(path)
+        if other is not None and other is not row:
+            error.args = (f"{error}; this looks like the format {other.name!r}: name it with --corpus.format",)
+        elif other is None:
+            known = ", ".join(each.name for each in FORMATS.values())
+            error.args = (f"{error}; the format is not recognised; known: {known}",)
         raise
     return replace(corpus, format=row.name, path=path, sha256=corpus.sha256 or file_sha256(path))
 
 
-def _usable(corpus: Corpus) -> Corpus:
-    """The corpus without conversations that have no turns; these are mentioned in the notes.
+def _usable(corpus: Corpus, row: CorpusFormat) -> Corpus:
+    """The corpus without conversations that have no turns, and exports without turns that no store could hold.
+
+    These are mentioned in the notes.
 
     Raises:
         CorpusFileError: If there is no turn at all.
-        CorpusFormatError: If a field of a turn is invalid.
+        CorpusFormatError: If a field of a turn is invalid; in an export, of all turns.
     """
+    if row.is_export and any(turn.fault is None for each in corpus.conversations for turn in each.turns):
+        corpus = _without_faults(corpus)
     if not any(conversation.turns for conversation in corpus.conversations):
         raise CorpusFileError(corpus.path, "it contains no turns", "check the file and the format it is read as")
     for conversation in corpus.conversations:
@@ -133,6 +153,20 @@ def _usable(corpus: Corpus) -> Corpus:
     return replace(
         corpus, conversations=kept, notes=(*corpus.notes, note), left_out=replace(corpus, conversations=empty).skipped
     )
+
+
+def _without_faults(corpus: Corpus) -> Corpus:
+    kept, left_out = [], list[Turn]()
+    for each in corpus.conversations:
+        left_out += [turn for turn in each.turns if turn.fault is not None]
+        kept.append(replace(each, turns=tuple(turn for turn in each.turns if turn.fault is None)))
+    if not left_out:
+        return corpus
+    assert left_out[0].fault is not None
+    field, value, expected = left_out[0].fault
+    first = CorpusFormatError(corpus.path, str(left_out[0].space)[:60], field, value, expected)
+    note = f"skipped turns that cannot be stored: {len(left_out):,}, the first: {first}"
+    return replace(corpus, conversations=tuple(kept), notes=(*corpus.notes, note))
 
 
 def _with_extractions(corpus: Corpus, path: str) -> Corpus:

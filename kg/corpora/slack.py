@@ -1,7 +1,8 @@
-"""Reads one channel of a Slack export: its folder of daily JSON files, or one of these files.
+"""Reads a Slack export, one channel of it (a folder of daily JSON files), or one of these files.
 
-The names of people are read from ``users.json``, which the export puts beside the channel's folder. Notices, messages
-from apps, messages without text and messages whose sender is not named are skipped.
+The names of people are read from ``users.json``, which the export puts beside the folders of the channels. Of a message
+without a text of its own, that of its blocks or attachments is read. Messages that stand twice are read once. Notices,
+messages without text and messages whose sender is not named are skipped.
 """
 
 from __future__ import annotations
@@ -9,14 +10,13 @@ from __future__ import annotations
 import hashlib
 import html
 import re
-from collections import Counter
-from datetime import datetime
-from operator import itemgetter
+from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
-from locigraph.kg.corpora.parsing import Record, Utterance, decode, listed_records, number_turns, passed_over
+from locigraph.kg.corpora.parsing import Record, Skipped, Utterance, decode, listed_records, number_turns
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import SpaceId
 
@@ -26,61 +26,77 @@ _DATE = re.compile(r"<!date\^[^<>|]{1,200}\|([^<>]{0,200})>")  # of which the te
 _GROUP = re.compile(r"<!(here|channel|everyone|subteam)(?:\^[A-Z0-9]{1,30})?(?:\|@?([^<>]{0,80}))?>")
 _LINK = re.compile(r"<(?:https?|mailto)[^<>|]{0,2000}\|([^<>]{1,2000})>")
 
-# Subtypes of messages that people write; the others are notices and messages from apps.
-_SAID = (None, "thread_broadcast", "me_message", "file_share")
+# Subtypes of messages that people and apps write; the others are notices.
+_SAID = (None, "thread_broadcast", "me_message", "file_share", "bot_message")
+# Elements of blocks of which each stands on a line of its own.
+_LINES = ("rich_text_section", "rich_text_preformatted", "rich_text_quote", "section", "header", "context")
+# Deeper blocks are not read: Slack nests lists eight deep.
+_DEEPEST = 20
 
 
 def read(path: str) -> Corpus:
-    """Read a channel; the conversation is named after the folder, and each day is a session.
+    """Read an export or a channel; a conversation is named after the channel's folder, and each day is a session.
 
     Raises:
-        CorpusFormatError: If there is no file, or a file has another format; says where.
+        CorpusFormatError: If there is no file, or nothing can be read; says where.
     """
-    given = Path(path)
+    given, skipped, digest = Path(path), Skipped(), hashlib.sha256()
+    is_whole = given.is_dir() and (given / "users.json").is_file()
     folder = given if given.is_dir() else given.parent
-    if given.is_dir() and (given / "users.json").is_file():
-        raise CorpusFormatError(path, None, "(folder)", path, "a channel's folder, not the folder of the whole export")
-    files = sorted(given.glob("*.json")) if given.is_dir() else [given]
-    if not files:
-        raise CorpusFormatError(path, None, "(folder)", path, "a channel's folder with a JSON file for each day")
-    space, names, digest = SpaceId(folder.resolve().name), _names(folder.parent / "users.json"), hashlib.sha256()
-    timed: list[tuple[datetime, Utterance]] = []
-    skipped: Counter[str] = Counter()
-    for file in files:
-        text = decode(str(file))
-        digest.update(text.encode())
-        for message in listed_records(str(file), text, "a list of messages", space):
-            of_app = "bot_id" in message.data and "user" not in message.data
-            if of_app or message.data.get("subtype") not in _SAID:
-                skipped["notices and messages from apps"] += 1
-                continue
-            words = _words(message.text("text"), names) if message.data.get("text") else ""
-            if not words.strip():
-                skipped["messages without text"] += 1
-                continue
-            stamp = message.string("ts")
-            time = message.epoch("ts")
-            speaker = _speaker(message, names)
-            if speaker is None:
-                skipped["messages without a sender"] += 1
-                continue
-            timed.append((time, Utterance(stamp, time.date().isoformat(), speaker, words, time)))
-    timed.sort(key=itemgetter(0))
-    utterances = [utterance for _, utterance in timed]
-    repeated = [stamp for stamp, times in Counter(each.turn_id for each in utterances).items() if times > 1]
-    if repeated:
-        raise CorpusFormatError(path, str(space), "ts", repeated[0], "a time stamp that no other message has")
-    conversation = Conversation(space, number_turns(space, utterances))
-    return Corpus((conversation,), notes=passed_over(skipped), sha256=digest.hexdigest())
+    channels = sorted(each for each in folder.iterdir() if each.is_dir()) if is_whole else [folder]
+    names = _names(folder / "users.json" if is_whole else folder.parent / "users.json", skipped)
+    conversations = []
+    for channel in channels:
+        files = [given] if given.is_file() else sorted(channel.glob("*.json"))
+        if not files and not is_whole:
+            raise CorpusFormatError(path, None, "(folder)", path, "a channel's folder with a JSON file for each day")
+        space, found = SpaceId(channel.resolve().name), dict[str, Utterance]()
+        for file in files:
+            text = decode(str(file))
+            digest.update(text.encode())
+            kind = "a list of messages"
+            for message in listed_records(str(file), text, kind, skipped=skipped, kind="messages", conversation=space):
+                with skipped.unreadable("messages"):
+                    for utterance in _said(message, names, skipped):
+                        if found.setdefault(utterance.turn_id, utterance) != utterance:
+                            skipped.count("messages with the time stamp of another")
+        said = sorted(found.values(), key=attrgetter("spoken_at"))
+        conversations.append(Conversation(space, number_turns(space, said)))
+    notes = skipped.notes(has_turns=any(each.turns for each in conversations))
+    return Corpus(tuple(conversations), notes=notes, sha256=digest.hexdigest())
 
 
-def _names(users: Path) -> dict[str, str]:
-    if not users.is_file():
-        return {}
-    return {
-        user.string("id"): user.optional_string("real_name") or user.optional_string("name") or user.string("id")
-        for user in listed_records(str(users), decode(str(users)), "a list of users")
-    }
+def _said(message: Record, names: dict[str, str], skipped: Skipped) -> Iterator[Utterance]:
+    if message.data.get("subtype") not in _SAID:
+        skipped.count("notices")
+        return
+    text = message.text("text") if message.data.get("text") else ""
+    words = _words(text, names) if text.strip() else _words_of_parts(message, names)
+    speaker = _speaker(message, names)
+    if not words.strip():
+        skipped.count("messages without text")
+    elif speaker is None:
+        skipped.count("messages without a sender")
+    else:
+        time = message.epoch("ts")
+        yield Utterance(message.string("ts"), time.date().isoformat(), speaker, words, time)
+
+
+def _names(users: Path, skipped: Skipped) -> dict[str, str]:
+    names: dict[str, str] = {}
+    if users.is_file():
+        for user in listed_records(str(users), decode(str(users)), "a list of users", skipped=skipped, kind="users"):
+            with skipped.unreadable("users"):
+                name = user.string("id")
+                profile = user.data.get("profile")
+                names[name] = (
+                    user.optional_string("real_name")
+                    or _name_in(profile, "real_name")
+                    or _name_in(profile, "display_name")
+                    or user.optional_string("name")
+                    or name
+                )
+    return names
 
 
 def _speaker(message: Record, names: dict[str, str]) -> str | None:
@@ -104,4 +120,41 @@ def _words(text: str, names: dict[str, str]) -> str:
     return html.unescape(_LINK.sub(r"\1", text))
 
 
-FORMAT = CorpusFormat("slack", read, is_export=True)
+def _words_of_parts(message: Record, names: dict[str, str]) -> str:
+    """The words of a message that has them in blocks or attachments only."""
+    blocks = "".join(_words_of_block(message.data.get("blocks"), names)).strip()
+    return blocks or "\n".join(_words_of_attachments(message.data.get("attachments"), names))
+
+
+def _words_of_block(block: Any, names: dict[str, str], depth: int = 0) -> Iterator[str]:
+    if depth > _DEEPEST:
+        return
+    if isinstance(block, list):
+        for each in block:
+            yield from _words_of_block(each, names, depth + 1)
+    elif isinstance(block, dict):
+        kind, text = block.get("type"), block.get("text")
+        if isinstance(text, str):
+            yield _words(text, names)
+        elif isinstance(user := block.get("user_id"), str):
+            yield names.get(user, user)
+        elif isinstance(url := block.get("url"), str):
+            yield url
+        else:
+            for key in ("text", "fields", "elements"):
+                yield from _words_of_block(block.get(key), names, depth + 1)
+        if kind in _LINES:
+            yield "\n"
+
+
+def _words_of_attachments(attachments: Any, names: dict[str, str]) -> Iterator[str]:
+    for each in attachments if isinstance(attachments, list) else ():
+        found = [each.get(key) for key in ("pretext", "title", "text")] if isinstance(each, dict) else []
+        words = [_words(text, names) for text in found if isinstance(text, str) and text.strip()]
+        if words:
+            yield "\n".join(words)
+        elif isinstance(each, dict) and isinstance(each.get("fallback"), str):
+            yield _words(each["fallback"], names)
+
+
+FORMAT = CorpusFormat("slack", read, keys=frozenset(["type", "ts"]), reads_folders=True, is_export=True)

@@ -1,105 +1,196 @@
 """Reads the text file that WhatsApp's "export chat" writes, without media.
 
-Android writes ``12/03/2024, 18:40 - Ana: Hello``, iOS ``[12/03/2024, 18:40:12] Ana: Hello``; a line without such a
-beginning continues the previous message. Whether the day or the month comes first depends on the phone; a number above
-12 decides it for the whole file. The times have no zone and are read as UTC. A message's id is derived from its time,
-speaker and text, so that it is the same in an export that begins later, or from which other messages were deleted.
-Notices, media, deleted messages and empty messages are skipped.
+Android writes ``12/03/2024, 18:40 - Ana: Hello``, iOS ``[12/03/2024, 18:40:12] Ana: Hello``, with the date and the
+clock of the phone's language; a line without such a beginning continues the previous message. Whether the day or the
+month comes first depends on the phone; a number above 12 decides it for the whole file. The times have no zone and are
+read as UTC. A message's id is derived from its time, speaker and text, so that it is the same in an export that begins
+later, or from which other messages were deleted. Notices, media, deleted messages and empty messages are skipped, and
+so are lines that look like the beginning of a message with a clock that is not understood.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
-from locigraph.kg.corpora.parsing import ContentNames, Utterance, decode, number_turns, passed_over
+from locigraph.kg.corpora.parsing import ContentNames, Skipped, Utterance, decode, number_turns
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import UNSTORABLE, SpaceId
 
+_DATE = r"(\d{1,4}) ?[./\-年년] ?(\d{1,2}) ?[./\-月월] ?(\d{1,4})[日일.]?"
+_HALF = r"[^\W\d_.]{1,10}\.?(?: ?[^\W\d_]\.?)?"  # "PM", "p. m.", "오후", "下午"
 _LINE = re.compile(
-    r"\[?(\d{1,4})[./-](\d{1,2})[./-](\d{2,4}),? (\d{1,2}):(\d{2})(?::(\d{2}))? ?([AaPp]\.?[Mm]\.?)?(?:\]| -) (.*)"
+    rf"\[?{_DATE}[,،]? ?(?:({_HALF}) ?)?(\d{{1,2}})[:.](\d{{2}})(?:[:.](\d{{2}}))? ?({_HALF})?"
+    r"(?:\]| -|: ?(?=\S)) ?(.*)",
+    re.DOTALL,
 )
-# Direction marks and special spaces, which some phones put around times and names.
-_INVISIBLE = str.maketrans({"\u200e": "", "\u200f": "", "\u202f": " ", "\u00a0": " ", "\ufeff": "", "\r": ""})
-# Names of attached files begin with eight digits on iOS; ``null`` stands for what the export cannot express.
+# A line that begins as a message does, but for a clock of an unknown kind.
+_ALIKE = re.compile(rf"\[?{_DATE}[^\n]{{0,30}}?\d{{1,2}}[:.]\d{{2}}[^\n:]{{0,20}}?(?:\]| -) ?[^\n:]{{1,60}}: ")
+_AM = frozenset(["am", "vorm", "오전", "上午", "午前", "凌晨", "早上", "清晨", "ص", "πμ", "dop", "de", "sa", "öö"])
+_PM = frozenset(["pm", "nachm", "오후", "下午", "午後", "晚上", "傍晚", "م", "μμ", "odp", "du", "ch", "ös"])
+_NOON = frozenset(["中午"])
+# Marks of direction: before what the app itself wrote iOS puts the first, in every language.
+_MARK = "\u200e"
+_INVISIBLE = str.maketrans({_MARK: "", "\u200f": "", "\u2068": "", "\u2069": "", "\ufeff": ""})
+_SPACES = str.maketrans({"\u202f": " ", "\u00a0": " "})
+# What stands for media in exports without them, in the languages of most phones; ``null`` for what it cannot express.
+_OMITTED = frozenset(
+    text.casefold()
+    for text in (
+        "Media omitted", "Medien ausgeschlossen", "Multimedia omitido", "Archivo omitido", "Médias omis",
+        "Fichier omis", "Mídia oculta", "Ficheiro não revelado", "Arquivo de mídia oculto", "Media omessi",
+        "Media weggelaten", "Без медиафайлов", "Файл пропущен", "Pominięto multimedia", "Plik pominięty",
+        "Média vynechána", "Media utelämnat", "Media utelatt", "Medier udeladt", "Mediafil udeladt",
+        "Mediatiedosto jätettiin pois", "Medya dahil edilmedi", "Media tidak disertakan", "Média kihagyva",
+        "Fișier media omis", "Media omise", "Τα πολυμέσα παραλήφθηκαν", "מדיה הושמטה", "تم استبعاد الوسائط",
+        "मीडिया छोड़ दिया गया", "미디어 파일을 제외한 내용", "미디어 파일 생략", "メディアなし",
+        "メディアは含まれていません", "省略多媒体文件", "忽略多媒體檔", "Bỏ qua tệp phương tiện", "ละเว้นสื่อ",
+    )
+)  # fmt: skip
+# Names of attached files begin with eight digits on iOS.
 _MEDIA = re.compile(
-    r"<[^<>\s]{1,20} [^<>]{1,20}>|<[^<>\d]{1,20}\d{8}-[^<>]{1,255}>"
+    r"<[^<>\d]{1,20}\d{8}-[^<>]{1,255}>"
     r"|(?:image|video|audio|sticker|GIF|document|contact card) omitted|\S{1,120} \(file attached\)|null",
     re.IGNORECASE,
 )
 _DELETED = ("This message was deleted", "You deleted this message")
 _EDITED = "<This message was edited>"
-# A notice may quote a name or subject that contains ": ".
 _QUOTATION_MARKS = frozenset('"“”„«»')
+_THAI = 543  # the year 543 before Christ is the first of the Thai calendar
 
 
-class _Message(NamedTuple):
+@dataclass
+class _Message:
+    """Lines of the file that belong together: the first with its date, and those that continue it."""
+
     line: int
     numbers: tuple[int, int, int]  # of the date, in the order of the file
     clock: tuple[int, int, int]
-    lines: list[str]
+    beginning: str
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def said(self) -> tuple[str, str] | None:
+        """Speaker and words, with marks of direction; None if nobody is named, as in a notice of the app."""
+        speaker, colon, first = self.lines[0].partition(": ")
+        # A notice may quote a name or subject that contains ": ", so that its quotation is still open there.
+        is_open = sum(mark in _QUOTATION_MARKS for mark in speaker) % 2
+        return None if not colon or is_open else (speaker, "\n".join([first, *self.lines[1:]]).strip())
 
 
 def read(path: str) -> Corpus:
     """Read an exported chat; the conversation is named after the file without its suffix, and each day is a session.
 
     Raises:
-        CorpusFormatError: If no line is a message, or a date does not exist.
+        CorpusFormatError: If no line is a message, or the days and months of its dates contradict each other.
     """
-    messages = list(_messages(path))
+    skipped = Skipped()
+    messages = [*_messages(path, skipped)]
     if not messages:
+        skipped.notes(has_turns=False)
         expected = "lines such as '12/03/2024, 18:40 - Ana: Hello'"
         raise CorpusFormatError(path, None, "(file)", decode(path)[:40], expected)
     order, is_known = _order(path, messages)
-    utterances: list[Utterance] = []
-    names = ContentNames()
-    media = notices = deleted = 0
+    timed = []
     for message in messages:
-        time = _time(path, message, order)
-        speaker, colon, first = message.lines[0].partition(": ")
-        text = "\n".join([first, *message.lines[1:]]).strip().removesuffix(_EDITED).rstrip()
-        if not colon or not _QUOTATION_MARKS.isdisjoint(speaker):
-            notices += 1  # system notices, such as "Ana added Tom"
-        elif text.removesuffix(".") in _DELETED:
-            deleted += 1
-        elif _MEDIA.fullmatch(text) or not text:
-            media += 1
-        else:
-            day, speaker = time.date().isoformat(), speaker.strip()
-            turn_id = names.name(time, speaker, text)
-            utterances.append(Utterance(turn_id, day, speaker, text, time))
+        with skipped.unreadable("messages"):
+            timed.append((_time(path, message, order), message))
+    utterances, names = [], ContentNames()
+    for time, message in _without_pasted(timed):
+        said = message.said
+        kind = "notices without a speaker" if said is None else _not_said(said[1])
+        if said is None or kind:
+            skipped.count(kind)
+            continue
+        speaker = said[0].translate(_INVISIBLE).strip().removeprefix("~").strip()  # "~ Ana" is in no address book
+        text = said[1].translate(_INVISIBLE).removesuffix(_EDITED).rstrip()
+        utterances.append(Utterance(names.name(time, speaker, text), time.date().isoformat(), speaker, text, time))
     space = SpaceId(Path(path).stem)
-    counts = {
-        "notices without a speaker": notices, "media and empty messages": media, "deleted messages": deleted
-    }  # fmt: skip
-    notes = [*passed_over(counts)]
+    notes = [*skipped.notes(has_turns=bool(utterances))]
     if not is_known:
         notes.append("no date shows whether the day or the month comes first; dates were read with the day first")
     return Corpus((Conversation(space, number_turns(space, utterances)),), notes=tuple(notes))
 
 
-def _messages(path: str) -> Iterator[_Message]:
+def _not_said(words: str) -> str:
+    """What a message is instead of somebody's words, as it is counted; empty if it is that."""
+    text = words.translate(_INVISIBLE).removesuffix(_EDITED).strip()
+    if text.removesuffix(".") in _DELETED:
+        return "deleted messages"
+    if not text or _MEDIA.fullmatch(text) or text.strip("<>").casefold() in _OMITTED:
+        return "media and empty messages"
+    return "notices of the app" if words.startswith(_MARK) and not words.startswith(_MARK + _EDITED) else ""
+
+
+def _messages(path: str, skipped: Skipped) -> Iterator[_Message]:
     message: _Message | None = None
-    for number, line in enumerate(decode(path).translate(_INVISIBLE).split("\n"), start=1):
-        if UNSTORABLE.search(line):
-            raise CorpusFormatError(path, None, f"line {number}", line[:40], "text without NUL or lone surrogates")
-        match = _LINE.match(line)
-        if match is None:
-            if message is not None:
+    is_lost = False
+    for number, given in enumerate(decode(path).split("\n"), start=1):
+        line = given.translate(_SPACES)
+        header = line.lstrip(_MARK + "\u200f\ufeff")
+        match = _LINE.fullmatch(header)
+        clock = None if match is None else _clock(match)
+        if match is None or clock is None:
+            if _ALIKE.match(header):  # it would put the words of one into the mouth of another
+                skipped.count("messages with a date or clock that is not understood")
+                is_lost = True
+            elif message is not None and not is_lost:
                 message.lines.append(line)
             continue
         if message is not None:
-            yield message
-        first, second, third, hour, minute, seconds = (int(part or 0) for part in match.groups()[:6])
-        half_of_day = (match[7] or "").lower()[:1]
-        hour = hour % 12 + (12 if half_of_day == "p" else 0) if half_of_day else hour
-        message = _Message(number, (first, second, third), (hour, minute, seconds), [match[8]])
+            yield from _storable(path, message, skipped)
+        numbers = int(match[1]), int(match[2]), int(match[3])
+        rest = match[9]
+        message, is_lost = _Message(number, numbers, clock, header.removesuffix(rest), [rest]), False
     if message is not None:
+        yield from _storable(path, message, skipped)
+
+
+def _storable(path: str, message: _Message, skipped: Skipped) -> Iterator[_Message]:
+    with skipped.unreadable("messages"):
+        if any(UNSTORABLE.search(line) for line in message.lines):
+            expected = "text without NUL or lone surrogates"
+            raise CorpusFormatError(path, None, f"line {message.line}", message.lines[0][:40], expected)
         yield message
+
+
+def _clock(match: re.Match[str]) -> tuple[int, int, int] | None:
+    """Hour, minute and second; None if a word before or after them is not known."""
+    hour, minute, second = int(match[5]), int(match[6]), int(match[7] or 0)
+    words = [re.sub(r"[. ]", "", word).casefold() for word in (match[4], match[8]) if word]
+    if not words:
+        return hour, minute, second
+    (word, *others) = words
+    if others or word not in _AM | _PM | _NOON:
+        return None
+    is_later = word in _PM or (word in _NOON and hour != 11)  # noon begins at eleven
+    return hour % 12 + (12 if is_later else 0), minute, second
+
+
+def _without_pasted(messages: Sequence[tuple[datetime, _Message]]) -> Iterator[tuple[datetime, _Message]]:
+    """The messages; lines without a speaker whose time is after that of the next message are part of the one before.
+
+    Somebody has pasted them, such as entries of a calendar.
+    """
+    times = [time for time, message in messages if message.said is not None]
+    following = iter(times)
+    last: tuple[datetime, _Message] | None = None
+    upcoming = next(following, None)
+    for time, message in messages:
+        if message.said is None and last is not None and upcoming is not None and time > upcoming:
+            last[1].lines += [message.beginning + message.lines[0], *message.lines[1:]]
+            continue
+        if message.said is not None:
+            upcoming = next(following, None)
+        if last is not None:
+            yield last
+        last = time, message
+    if last is not None:
+        yield last
 
 
 def _order(path: str, messages: list[_Message]) -> tuple[tuple[int, int, int], bool]:
@@ -118,15 +209,33 @@ def _order(path: str, messages: list[_Message]) -> tuple[tuple[int, int, int], b
 def _time(path: str, message: _Message, order: tuple[int, int, int]) -> datetime:
     year, month, day = (message.numbers[place] for place in order)
     try:
-        return datetime(year + 2000 if year < 100 else year, month, day, *message.clock, tzinfo=UTC)
+        return datetime(_year(year, datetime.now(UTC).year), month, day, *message.clock, tzinfo=UTC)
     except ValueError as error:
         where = f"line {message.line}"
         raise CorpusFormatError(path, None, where, message.numbers, f"a date and time ({error})") from None
 
 
+def _year(number: int, now: int) -> int:
+    """The year that a number stands for, with two digits or of the Thai calendar; WhatsApp is of 2009.
+
+    Raises:
+        ValueError: If it is of neither this nor the Thai calendar.
+    """
+    for year in (number, number + 2000, number - _THAI, number + 2500 - _THAI):
+        if 2000 <= year <= now + 1:
+            return year
+    raise ValueError(f"year {number} is neither Gregorian nor Thai")
+
+
+def _recognises(beginning: str) -> bool:
+    lines = (line.translate(_SPACES).lstrip(_MARK) for line in beginning.split("\n")[:20])
+    return any(_LINE.fullmatch(line) or _ALIKE.match(line) for line in lines)
+
+
 FORMAT = CorpusFormat(
     "whatsapp",
     read,
+    recognises=_recognises,
     is_export=True,
     makes_ids=True,
     nameless="_chat",  # iOS gives every chat this file name

@@ -19,9 +19,9 @@ class CorpusSettings:
     """Conversations to read.
 
     Attributes:
-        path: File, or the name of a bundled corpus (``sample``, ``threads``, ``voices``, ``duets``); null for
-            ``sample``, if the store holds no other conversations.
-        format: Format of the corpus: <formats>.
+        path: File, folder or ZIP file, or the name of a bundled corpus (``sample``, ``threads``, ``voices``,
+            ``duets``); null for ``sample``, if the store holds no other conversations.
+        format: Format of the corpus: <formats>; null for the one whose signs the file shows.
         extractions: JSONL of recorded extractions, or ``sample`` for those of the bundled conversation ``harbor``; null
             takes ``recorded_extractions.jsonl.gz`` beside the corpus.
         corrections: JSONL of corrected evidence; results against it are reported in addition. null for none.
@@ -32,7 +32,7 @@ class CorpusSettings:
     """
 
     path: str | None = None
-    format: str = "jsonl"
+    format: str | None = None
     extractions: str | None = None
     corrections: str | None = None
     categories: Names | None = None

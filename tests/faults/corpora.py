@@ -82,6 +82,49 @@ def _whatsapp(texts: Sequence[str]) -> Any:
     return [["13/05/2024, 00:00", " - ", "Messages are encrypted."], *said, ["", "and more"]]
 
 
+def _telegram(texts: Sequence[str]) -> Any:
+    said = [
+        {"id": i, "type": "message", "date": "2024-05-01T10:00:00", "date_unixtime": str(_DAY + i), "from": "Ann",
+         "from_id": "user1", "text": [text]}
+        for i, text in enumerate(texts)
+    ]  # fmt: skip
+    return {"name": "Ann", "type": "personal_chat", "id": 1, "messages": said}
+
+
+def _discord(texts: Sequence[str]) -> Any:
+    said = [
+        {"id": str(i), "type": "Default", "timestamp": f"2024-05-01T10:00:{i % 60:02}Z", "content": text,
+         "author": {"id": "1", "name": "ann", "nickname": "Ann"}, "embeds": []}
+        for i, text in enumerate(texts)
+    ]  # fmt: skip
+    return {"guild": {"id": "1", "name": "Rowers"}, "channel": {"id": "2", "name": "plans"}, "messages": said}
+
+
+def _claude(texts: Sequence[str]) -> Any:
+    said = [
+        {"uuid": f"m{i}", "sender": ("human", "assistant")[i % 2], "text": text, "created_at": "2024-05-01T10:00:00Z",
+         "content": [{"type": "text", "text": text}]}
+        for i, text in enumerate(texts)
+    ]  # fmt: skip
+    return [{"uuid": "c1", "name": "Ghent", "chat_messages": said}]
+
+
+def _imessage(texts: Sequence[str]) -> Any:
+    """Lines, each in parts."""
+    return [line for text in texts for line in (["May 17, 2022  5:29:42 PM"], ["Ann"], [text], [""])]
+
+
+def _mbox(texts: Sequence[str]) -> Any:
+    return [
+        line
+        for i, text in enumerate(texts)
+        for line in (
+            ["From ann@example.org Wed May  1 10:00:00 2024"], ["From: ", "Ann <ann@example.org>"],
+            ["Date: ", "Wed, 01 May 2024 10:00:00 +0200"], ["Message-ID: ", f"<{i}@example.org>"], [""], [text], [""],
+        )
+    ]  # fmt: skip
+
+
 def _json(folder: Path, document: Any) -> Path:
     return _file(folder / "corpus.json", json.dumps(document))
 
@@ -122,4 +165,9 @@ SOUND: dict[str, Sound] = {
     "chatgpt": Sound(_chatgpt, _json),
     "slack": Sound(_slack, _channel),
     "whatsapp": Sound(_whatsapp, _chat),
+    "telegram": Sound(_telegram, _json),
+    "discord": Sound(_discord, _json),
+    "claude": Sound(_claude, _json),
+    "imessage": Sound(_imessage, _chat),
+    "mbox": Sound(_mbox, _chat),
 }

@@ -50,6 +50,21 @@ def test_messages_of_people_are_turns_whatever_the_form_of_the_file(form: str, t
     assert corpus.notes[0] == "skipped messages with other roles: 2"
 
 
+def test_names_and_times_of_messages_are_those_of_the_speakers(tmp_path: Path) -> None:
+    talk = [
+        {"role": "user", "name": "Ana", "content": "I live in Graz", "created_at": 1714557600},
+        {"role": "user", "name": "Tom", "content": "I live in Oslo", "created_at": "2024-05-01T10:01:00Z"},
+        {"role": "user", "content": "And I?"},
+        "what is this",
+        {"role": "user", "content": 5},
+    ]
+    corpus = load_corpus("messages", written(tmp_path, "talk.json", talk))
+    assert [speaker for _, speaker, _ in said(corpus)] == ["Ana", "Tom", "User"]
+    minutes = [turn.spoken_at and turn.spoken_at.minute for turn in corpus.conversations[0].turns]
+    assert minutes == [0, 1, None]
+    assert corpus.notes[0] == "skipped messages that cannot be read: 2"
+
+
 @pytest.mark.parametrize("kind", ["text", "input_text", "output_text"])
 def test_parts_of_text_are_read_whichever_chat_api_has_written_them(kind: str, tmp_path: Path) -> None:
     parts = [{"type": kind, "text": "I sold"}, {"type": "input_image"}, {"type": kind, "text": "the oboe."}]
@@ -154,6 +169,35 @@ def test_chatgpt_messages_that_were_not_shown_or_went_to_tools_are_no_turns(tmp_
     assert corpus.notes == ("skipped hidden messages: 1", "skipped messages to tools: 1")
 
 
+def test_without_a_node_that_was_shown_last_the_newest_branch_of_a_chatgpt_conversation_is_read(tmp_path: Path) -> None:
+    for last in (None, "gone"):
+        export = chatgpt_export()
+        export[0]["current_node"] = last
+        corpus = load_corpus("chatgpt", written(tmp_path, "conversations.json", export))
+        assert [text for _, _, text in said(corpus)] == ["Where is Ghent?", "In Belgium."]
+
+
+def test_one_conversation_or_message_of_chatgpt_that_cannot_be_read_costs_no_other(tmp_path: Path) -> None:
+    export: list[Any] = [{"id": "c9", "mapping": None}, *chatgpt_export(), 7, {"mapping": {}}]
+    export[1]["mapping"]["b2"] = {"id": "b2", "parent": "c", "message": {"id": "b2", "content": None}}
+    export[1]["current_node"] = "b2"
+    corpus = load_corpus("chatgpt", written(tmp_path, "conversations.json", export))
+    assert [text for _, _, text in said(corpus)] == ["Where is Ghent?", "In Belgium."]
+    assert corpus.notes[:2] == (
+        "skipped conversations that cannot be read: 3",
+        "skipped messages that cannot be read: 1",
+    )
+
+
+def test_a_chatgpt_message_without_a_time_stays_in_the_session_of_the_one_before(tmp_path: Path) -> None:
+    export = chatgpt_export()
+    export[0]["mapping"]["c"]["message"]["create_time"] = None
+    corpus = load_corpus("chatgpt", written(tmp_path, "conversations.json", export))
+    assert [(turn.session_id, turn.spoken_at is None) for turn in corpus.conversations[0].turns] == [
+        ("2024-05-01", False), ("2024-05-01", True)
+    ]  # fmt: skip
+
+
 def test_a_chatgpt_branch_that_is_a_ring_or_breaks_off_is_refused(tmp_path: Path) -> None:
     ring = chatgpt_export()
     ring[0]["mapping"]["a"]["parent"] = "c"
@@ -185,7 +229,9 @@ def test_a_slack_channel_is_one_conversation_with_a_session_a_day(tmp_path: Path
     corpus = load_corpus("slack", str(tmp_path / "plans"))
     assert said(corpus) == [("plans", "Ana Ruiz", "See the list"), ("plans", "tom", "Fish & chips, Ana Ruiz?")]
     assert [t.session_id for t in corpus.conversations[0].turns] == ["2024-05-01", "2024-05-02"]
-    assert len(corpus.notes) == 2
+    assert corpus.notes == (
+        "skipped messages without a sender: 1", "skipped messages without text: 1", "skipped notices: 1"
+    )  # fmt: skip
     assert len(load_corpus("slack", str(tmp_path / "plans" / "2024-05-02.json")).conversations[0].turns) == 1
 
 
@@ -212,13 +258,12 @@ def test_a_slack_message_without_a_user_is_said_by_its_shown_name_or_skipped(tmp
         {"text": "Who said this?"},
         {"username": " ", "bot_profile": {"name": 1}, "text": "And this?"},
         {"user": "U1", "username": "Ana", "text": "I did"},
-        {"bot_id": "B1", "username": "Builder", "text": "Build passed"},
+        {"bot_id": "B1", "subtype": "bot_message", "username": "Builder", "text": "Build passed"},
     )
-    assert said(corpus) == [("plans", "Ana", "Hello"), ("plans", "Planner", "Lunch at noon"), ("plans", "U1", "I did")]
-    assert corpus.notes == (
-        "skipped messages without a sender: 2",
-        "skipped notices and messages from apps: 1",
-    )
+    assert [(speaker, text) for _, speaker, text in said(corpus)] == [
+        ("Ana", "Hello"), ("Planner", "Lunch at noon"), ("U1", "I did"), ("Builder", "Build passed")
+    ]  # fmt: skip
+    assert corpus.notes == ("skipped messages without a sender: 2",)
 
 
 @pytest.mark.parametrize(
@@ -254,11 +299,43 @@ IOS = (
 )
 
 
-def test_a_whole_slack_export_in_the_place_of_a_channel_is_named_as_such(tmp_path: Path) -> None:
-    written(tmp_path, "users.json", [{"id": "U1", "real_name": "Ana Ruiz"}])
-    (tmp_path / "general").mkdir()
-    with pytest.raises(CorpusFormatError, match="a channel's folder, not the folder of the whole export"):
-        load_corpus("slack", str(tmp_path))
+def test_of_a_whole_slack_export_every_channel_is_a_conversation(tmp_path: Path) -> None:
+    written(tmp_path, "users.json", [{"id": "U1", "name": "ana", "profile": {"real_name": "", "display_name": "Ana"}}])
+    for channel, text in (("general", "Hello"), ("plans", "Lunch at noon"), ("empty", "")):
+        said_there = {"type": "message", "user": "U1", "ts": "1714557600.000100", "text": text}
+        written(tmp_path, f"{channel}/2024-05-01.json", [said_there])
+    corpus = load_corpus("slack", str(tmp_path))
+    assert said(corpus) == [("general", "Ana", "Hello"), ("plans", "Ana", "Lunch at noon")]
+
+
+def test_a_slack_message_has_the_words_of_its_blocks_or_attachments_if_it_has_none_itself(tmp_path: Path) -> None:
+    parts = [
+        {"type": "text", "text": "the key is"},
+        {"type": "emoji", "name": "key"},
+        {"type": "user", "user_id": "U1"},
+    ]
+    section = {"type": "rich_text_section", "elements": parts}
+    nested: dict[str, Any] = {"type": "rich_text", "elements": [section, section]}
+    deep: Any = {"type": "text", "text": "too deep"}
+    for _ in range(60):
+        deep = {"elements": [deep]}
+    corpus = slack_channel(
+        tmp_path,
+        {"user": "U1", "text": "", "blocks": [nested]},
+        {"user": "U1", "text": "", "attachments": [{"title": "Rota", "text": "<@U1> cooks"}, {"fallback": "a photo"}]},
+        {"user": "U1", "text": "", "blocks": [deep, 3, None]},
+        {"user": "U1", "text": "mine", "blocks": [nested]},
+    )
+    assert [text for _, _, text in said(corpus)] == ["the key isU1\nthe key isU1", "Rota\nU1 cooks\na photo", "mine"]
+
+
+def test_a_slack_message_that_stands_in_two_files_is_read_once(tmp_path: Path) -> None:
+    message = {"type": "message", "user": "U1", "ts": "1714557600.000100", "text": "Hello"}
+    for name, text in (("a", "Hello"), ("b", "Hello"), ("c", "Hello, all")):
+        written(tmp_path, f"plans/2024-05-01{name}.json", [message | {"text": text}])
+    corpus = load_corpus("slack", str(tmp_path / "plans"))
+    assert said(corpus) == [("plans", "U1", "Hello")]
+    assert corpus.notes == ("skipped messages with the time stamp of another: 1",)
 
 
 @pytest.mark.parametrize("text", [ANDROID, IOS], ids=["android", "ios"])
@@ -273,6 +350,79 @@ def test_a_whatsapp_chat_of_either_kind_of_phone_is_read(text: str, tmp_path: Pa
     assert turns[0].spoken_at is not None
     assert turns[0].spoken_at.replace(second=0) == datetime(2024, 3, 12, 18, 41, tzinfo=UTC)
     assert "skipped media and empty messages: 1" in corpus.notes
+
+
+# 28 March 2025 at 21:29, and five minutes past the following midnight.
+PHONES = {
+    "Spanish": "28/3/2025, 9:29\u202fp.\xa0m. - Clara: hola\n29/3/2025, 12:05 a. m. - Pablo: vale\n",
+    "Korean": "2025. 3. 28. 오후 9:29 - 지우: 안녕\n2025. 3. 29. 오전 12:05 - 민준: 응\n",
+    "Korean with units": "2025년 3월 28일 오후 9:29 - 지우: 안녕\n2025년 3월 29일 오전 12:05 - 민준: 응\n",
+    "Chinese": "[2025/3/28 下午9:29:01] 小红: 你好\n[2025/3/29 上午12:05:00] 小明: 好\n",
+    "Japanese": "2025/3/28 21:29 - 花子: やあ\n2025/3/29 午前0:05 - 太郎: はい\n",
+    "Danish": "28.03.2025 21.29 - Mads: hej\n29.03.2025 00.05 - Ida: hej\n",
+    "Thai": "28/3/2568 21:29 - Somchai: sawasdee\n29/3/2568 00:05 - Mali: sawasdee\n",
+    "Thai, short": "28/3/68 21:29 - Somchai: sawasdee\n29/3/68 00:05 - Mali: sawasdee\n",
+    "Arabic": "٢٨/٣/٢٠٢٥، ٩:٢٩ م - ليلى: مرحبا\n٢٩/٣/٢٠٢٥، ١٢:٠٥ ص - سامي: أهلا\n",
+    "old": "28/3/25 21:29:10: Pia: hello\n29/3/25 0:05:00: Tom: hi\n",
+}
+
+
+@pytest.mark.parametrize("phone", PHONES)
+def test_the_dates_and_clocks_of_phones_of_many_languages_are_read(phone: str, tmp_path: Path) -> None:
+    corpus = load_corpus("whatsapp", written(tmp_path, "family.txt", PHONES[phone]))
+    times = [turn.spoken_at for turn in corpus.conversations[0].turns]
+    assert [time and (time.year, time.month, time.day, time.hour, time.minute) for time in times] == [
+        (2025, 3, 28, 21, 29), (2025, 3, 29, 0, 5)
+    ]  # fmt: skip
+    assert not corpus.notes
+
+
+def test_a_message_with_a_clock_that_is_not_understood_is_nobody_elses_words(tmp_path: Path) -> None:
+    text = (
+        "20/6/2024, 08:28 - Ana: the keys are with Nora\n21/6/2024, 9:01 xyz - Tom: I took them\nand left\n"
+        "22/6/2024, 08:30 - Ana: thanks\non 23/6/2024, 08:30 - maybe: later\n"
+    )
+    corpus = load_corpus("whatsapp", written(tmp_path, "family.txt", text))
+    assert [text for _, _, text in said(corpus)] == [
+        "the keys are with Nora", "thanks\non 23/6/2024, 08:30 - maybe: later"
+    ]  # fmt: skip
+    assert corpus.notes == ("skipped messages with a date or clock that is not understood: 1",)
+
+
+def test_what_the_app_itself_writes_on_an_iphone_is_nobodys_words_in_any_language(tmp_path: Path) -> None:
+    lines = [
+        "Paddler: \u200eMessages and calls are end-to-end encrypted.", "Bo: \u200eBo hat diese Gruppe erstellt",
+        "Bo: \u200eimage omitted", "\u200e~ Nils: the canoe is at the shed", "Bo: ok \u200e<This message was edited>",
+    ]  # fmt: skip
+    text = "".join(f"[14.08.2024, 21:00:{second}] {line}\n" for second, line in enumerate(lines, start=10))
+    corpus = load_corpus("whatsapp", written(tmp_path, "canoe.txt", text))
+    assert said(corpus) == [("canoe", "Nils", "the canoe is at the shed"), ("canoe", "Bo", "ok")]
+    assert corpus.notes == ("skipped media and empty messages: 1", "skipped notices of the app: 2")
+
+
+def test_a_name_with_quotation_marks_speaks_and_words_in_angle_brackets_are_words(tmp_path: Path) -> None:
+    corpus = whatsapp_chat(tmp_path, 'Robert "Bob" Hill: hello', "Ana: <see you at 5>", "Ana: <Media weggelaten>")
+    assert said(corpus) == [("family", 'Robert "Bob" Hill', "hello"), ("family", "Ana", "<see you at 5>")]
+
+
+def test_pasted_lines_that_look_like_notices_of_later_days_stay_with_their_message(tmp_path: Path) -> None:
+    text = (
+        "12/03/2024, 18:40 - Ana: from my calendar:\n14/03/2024, 09:00 - dentist\n21/03/2024, 15:30 - parcel 7719\n"
+        "12/03/2024, 18:41 - Tom: ok\n13/03/2024, 08:00 - Ana added Bo\n13/03/2024, 08:01 - Bo: hi\n"
+    )
+    corpus = load_corpus("whatsapp", written(tmp_path, "family.txt", text))
+    assert [text for _, _, text in said(corpus)] == [
+        "from my calendar:\n14/03/2024, 09:00 - dentist\n21/03/2024, 15:30 - parcel 7719", "ok", "hi"
+    ]  # fmt: skip
+    assert corpus.notes == ("skipped notices without a speaker: 1",)
+
+
+def test_one_line_that_cannot_be_read_costs_that_message_alone(tmp_path: Path) -> None:
+    lines = ["30/02/2024, 09:00 - Ana: never", "28/02/2024, 09:00 - Ana: a\0b", "28/02/2024, 10:00 - Ana: fine"]
+    corpus = load_corpus("whatsapp", written(tmp_path, "family.txt", "\n".join(lines)))
+    assert [text for _, _, text in said(corpus)] == ["fine"]
+    assert corpus.notes[0] == "skipped messages that cannot be read: 2"
+    assert "line 2" in corpus.notes[1]
 
 
 def whatsapp_chat(tmp_path: Path, *messages: str) -> Corpus:

@@ -207,7 +207,7 @@ def test_what_is_wrong_before_a_conversation_is_known_names_its_place(tmp_path: 
     [
         (b'{"a": 1}', "expected a list of conversations"),
         (b"[1, 2", r"field 'line 1' is .*expected valid JSON"),
-        (b"\xff\xfe", "expected UTF-8 text"),
+        (b"\xff\xff", "expected UTF-8 text"),
         (b"[" * 100_000, "expected readable JSON"),
         (b"[" + b"1" * 5_000 + b"]", "expected readable JSON"),
         (b"", "expected valid JSON"),

@@ -1,0 +1,56 @@
+"""Reads the JSON files of DiscordChatExporter, each with one channel.
+
+Notices and messages without text are skipped; of a message without text, that of its embeds is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from locigraph.kg.corpora.corpus import Corpus, CorpusFormat
+from locigraph.kg.corpora.parsing import Record, Skipped, Utterance, conversations_of, decode, members, parse_json
+
+# Types of messages that somebody writes; the others are notices, such as of a new member.
+_SAID = ("Default", "Reply", "ThreadStarterMessage", "ChatInputCommand", "ContextMenuCommand")
+
+
+def read(path: str) -> Corpus:
+    """Read a channel; the conversation is named after it, and each day is a session.
+
+    Raises:
+        CorpusFormatError: If the file has another format, or no message can be read; says where.
+    """
+    skipped = Skipped()
+    top = Record(parse_json(path, decode(path)), path, None)
+    channel = top.record("channel")
+    conversations = conversations_of(
+        [top], lambda _: channel.string("name"), lambda _, chat: [*_utterances(chat, skipped)], skipped
+    )
+    return Corpus(conversations, notes=skipped.notes(has_turns=any(each.turns for each in conversations)))
+
+
+def _utterances(chat: Record, skipped: Skipped) -> Iterator[Utterance]:
+    for message in members(chat, "messages", skipped, "messages"):
+        with skipped.unreadable("messages"):
+            if message.data.get("type", "Default") not in _SAID:
+                skipped.count("notices")
+                continue
+            text = message.text("content") if message.data.get("content") else _embedded(message)
+            if not text.strip():
+                skipped.count("messages without text")
+                continue
+            author, time = message.record("author"), message.timestamp("timestamp")
+            if time is None:
+                raise message.error("timestamp", None, "an ISO 8601 date-time")
+            speaker = author.optional_string("nickname") or author.string("name")
+            yield Utterance(message.string("id"), time.date().isoformat(), speaker, text, time)
+
+
+def _embedded(message: Record) -> str:
+    embeds = message.items("embeds", required=False)
+    found = [each.get(key) for each in embeds if isinstance(each, dict) for key in ("title", "description")]
+    joined = "\n".join(each for each in found if isinstance(each, str) and each.strip())
+    return Record({"text": joined}, message.path, message.conversation, message.field).text("text")
+
+
+FORMAT = CorpusFormat("discord", read, keys=frozenset(["guild", "channel", "messages"]), is_export=True)

@@ -1,0 +1,81 @@
+"""Reads mail in mbox format (RFC 4155), as mail programs and Google Takeout export it.
+
+A turn is the subject and the plain text of a mail, without what it quotes. Mails without plain text are skipped.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from email import message_from_bytes, policy
+from email.utils import parseaddr
+from operator import attrgetter
+from pathlib import Path
+
+from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
+from locigraph.kg.corpora.parsing import Skipped, Utterance, number_turns, read_bytes
+from locigraph.kg.errors import CorpusFormatError
+from locigraph.kg.times import in_utc, is_in_range
+from locigraph.kg.types import UNSTORABLE, SpaceId
+
+_FROM = re.compile(r"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\r\n]{0,1000}\r?\n")
+_WROTE = re.compile(r"^[^\n]{1,200}:\n(?=>)", re.MULTILINE)  # "On Monday Ana wrote:", before what is quoted
+_QUOTED = re.compile(r"^>[^\n]*(?:\n|\Z)", re.MULTILINE)
+_SIGNATURE = re.compile(r"^-- \n.*\Z", re.MULTILINE | re.DOTALL)
+
+
+def read(path: str) -> Corpus:
+    """Read a mailbox; the conversation is named after the file without its suffix, and each day is a session.
+
+    Raises:
+        CorpusFormatError: If the file does not begin as a mailbox does, or no mail can be read.
+    """
+    skipped = Skipped()
+    content = read_bytes(path).removeprefix(codecs.BOM_UTF8).decode("latin-1")  # each mail may have its own encoding
+    if not content.startswith("From "):
+        raise CorpusFormatError(path, None, "(file)", content[:40], "a mailbox, which begins with 'From '")
+    found: dict[str, Utterance] = {}
+    for number, mail in enumerate(_FROM.split(content)[1:], start=1):
+        with skipped.unreadable("mails"):
+            said = _said(path, f"mail {number}", mail.encode("latin-1"))
+            if not said.text:
+                skipped.count("mails without plain text")
+            elif found.setdefault(said.turn_id, said) != said:
+                skipped.count("mails with the ID of another")
+    space = SpaceId(Path(path).stem)
+    utterances = sorted(found.values(), key=attrgetter("spoken_at"))
+    notes = skipped.notes(has_turns=bool(utterances))
+    return Corpus((Conversation(space, number_turns(space, utterances)),), notes=notes)
+
+
+def _said(path: str, where: str, content: bytes) -> Utterance:
+    try:
+        mail = message_from_bytes(content, policy=policy.default)
+        name, address = parseaddr(str(mail["From"] or ""))
+        date, subject = mail["Date"], str(mail["Subject"] or "")
+        time = None if date is None else date.datetime
+        part = mail.get_body(("plain",))
+        body = "" if part is None else str(part.get_content())
+        turn_id = str(mail["Message-ID"] or "").strip()
+    except (AttributeError, IndexError, LookupError, TypeError, ValueError) as error:  # the parser trusts some headers
+        raise CorpusFormatError(path, None, where, content[:40], f"a readable mail ({error})") from None
+    text = _own_words(body.replace("\r\n", "\n"))
+    speaker = name.strip() or address
+    if time is None or not speaker or not turn_id:
+        raise CorpusFormatError(path, None, where, str(date), "a mail with From, Date and Message-ID")
+    if UNSTORABLE.search(subject + text + speaker):
+        raise CorpusFormatError(path, None, where, text[:40], "text without NUL or lone surrogates")
+    if not is_in_range(time):
+        raise CorpusFormatError(path, None, where, str(date), "a date of our time")
+    time = in_utc(time)
+    words = f"{subject.strip()}\n{text}".strip() if text else ""
+    return Utterance(turn_id, time.date().isoformat(), speaker, words, time)
+
+
+def _own_words(body: str) -> str:
+    return _QUOTED.sub("", _WROTE.sub("", _SIGNATURE.sub("", body))).strip()
+
+
+FORMAT = CorpusFormat(
+    "mbox", read, recognises=lambda beginning: beginning.startswith("From ") and "\nDate: " in beginning, is_export=True
+)

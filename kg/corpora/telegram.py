@@ -1,0 +1,83 @@
+"""Reads the JSON export of Telegram Desktop: ``result.json`` with one chat, or with all of an account.
+
+The text of a message is a string, or a list of strings and of objects with a ``text`` for links and formatting.
+Notices and messages without text are skipped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from locigraph.kg.corpora.corpus import Corpus, CorpusFormat
+from locigraph.kg.corpora.parsing import (
+    Record,
+    Skipped,
+    Utterance,
+    conversations_of,
+    decode,
+    members,
+    parse_json,
+)
+
+
+def read(path: str) -> Corpus:
+    """Read an export; a conversation is named after its chat, with the chat's number where names repeat.
+
+    Raises:
+        CorpusFormatError: If the file has another format, or no chat can be read; says where.
+    """
+    skipped = Skipped()
+    top = Record(parse_json(path, decode(path)), path, None)
+    chats = members(top.record("chats"), "list", skipped, "chats") if "chats" in top.data else [top]
+    alike = Counter(map(_name, chats))
+    conversations = conversations_of(
+        chats,
+        lambda chat: _name(chat) if alike[_name(chat)] == 1 else f"{_name(chat)} {_id(chat)}",
+        lambda _, chat: [*_utterances(chat, skipped)],
+        skipped,
+    )
+    return Corpus(conversations, notes=skipped.notes(has_turns=any(each.turns for each in conversations)))
+
+
+def _name(chat: Record) -> str:
+    name = chat.data.get("name")
+    return name.strip() if isinstance(name, str) and name.strip() else f"chat {_id(chat)}"
+
+
+def _id(record: Record) -> str:
+    return str(record.data.get("id"))
+
+
+def _utterances(chat: Record, skipped: Skipped) -> Iterator[Utterance]:
+    for message in members(chat, "messages", skipped, "messages"):
+        with skipped.unreadable("messages"):
+            if message.data.get("type", "message") != "message":
+                skipped.count("notices")
+                continue
+            text = _text(message)
+            if not text.strip():
+                skipped.count("messages without text")
+                continue
+            # The date is the clock of the exporting machine without a zone; newer exports have the time itself, too.
+            known = message.data.get("date_unixtime") is not None
+            time = message.epoch("date_unixtime") if known else message.timestamp("date")
+            number = message.data.get("id")
+            if time is None or not isinstance(number, int):
+                raise message.error("date", message.data.get("date"), "a date, and a number as id")
+            speaker = message.optional_string("from") or message.optional_string("from_id") or "deleted account"
+            yield Utterance(str(number), time.date().isoformat(), speaker, text, time)
+
+
+def _text(message: Record) -> str:
+    text = message.data.get("text")
+    if isinstance(text, str):
+        return message.text("text") if text else ""
+    parts: list[Any] = text if isinstance(text, list) else []
+    words = [part.get("text") if isinstance(part, dict) else part for part in parts]
+    joined = "".join(each for each in words if isinstance(each, str))
+    return Record({"text": joined}, message.path, message.conversation, message.field).text("text")
+
+
+FORMAT = CorpusFormat("telegram", read, keys=frozenset(["messages", "from", "text"]), is_export=True)

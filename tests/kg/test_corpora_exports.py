@@ -1,0 +1,244 @@
+"""Exports of Telegram, Discord, Claude, Messages on a Mac and mail; which format a file has, and archives."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locigraph.kg.corpora import FORMATS, Corpus, load_corpus
+from locigraph.kg.corpora.recognition import recognised
+from locigraph.kg.errors import CorpusFormatError
+from tests.faults.corpora import SOUND
+
+
+def written(tmp_path: Path, name: str, content: Any) -> str:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return str(path)
+
+
+def said(corpus: Corpus) -> list[tuple[str, str, str]]:
+    return [(str(t.space), t.speaker, t.text) for c in corpus.conversations for t in c.turns]
+
+
+def days(corpus: Corpus) -> list[str]:
+    return [str(turn.session_id) for conversation in corpus.conversations for turn in conversation.turns]
+
+
+TELEGRAM = {
+    "name": "Tom",
+    "type": "personal_chat",
+    "id": 7,
+    "messages": [
+        {"id": 1, "type": "service", "date": "2024-03-01T09:00:00", "actor": "Tom", "action": "joined", "text": ""},
+        {
+            "id": 2, "type": "message", "date": "2024-03-01T10:00:00", "date_unixtime": "1709283600", "from": "Tom",
+            "from_id": "user1", "text": ["see ", {"type": "link", "text": "http://a.b"}, " now"],
+        },
+        {"id": 3, "type": "message", "date": "2024-03-02T10:00:00", "from": None, "from_id": "user2", "text": "Ok"},
+        {"id": 4, "type": "message", "date": "2024-03-02T10:00:01", "from": "Tom", "text": "", "photo": "a.jpg"},
+        {"id": "x", "type": "message", "date": "2024-03-02T10:00:02", "from": "Tom", "text": "?"},
+    ],
+}  # fmt: skip
+
+
+def test_a_telegram_chat_is_read_with_its_links_and_without_its_notices(tmp_path: Path) -> None:
+    corpus = load_corpus("telegram", written(tmp_path, "result.json", TELEGRAM))
+    assert said(corpus) == [("Tom", "Tom", "see http://a.b now"), ("Tom", "user2", "Ok")]
+    assert days(corpus) == ["2024-03-01", "2024-03-02"]
+    assert corpus.notes[:3] == (
+        "skipped messages that cannot be read: 1", "skipped messages without text: 1", "skipped notices: 1"
+    )  # fmt: skip
+
+
+def test_all_chats_of_a_telegram_account_are_conversations_and_alike_names_are_told_apart(tmp_path: Path) -> None:
+    chats = [TELEGRAM, TELEGRAM | {"id": 8}, TELEGRAM | {"id": 9, "name": None}]
+    corpus = load_corpus("telegram", written(tmp_path, "result.json", {"chats": {"list": chats}}))
+    assert [str(each.space) for each in corpus.conversations] == ["Tom 7", "Tom 8", "chat 9"]
+
+
+def test_a_discord_channel_is_read_with_the_names_that_it_shows(tmp_path: Path) -> None:
+    ana = {"id": "1", "name": "ana_r", "nickname": "Ana", "isBot": False}
+    at = "2024-05-01T10:00:00+02:00"
+    channel = {
+        "guild": {"id": "1", "name": "Rowers"},
+        "channel": {"id": "2", "type": "GuildTextChat", "name": "plans"},
+        "messages": [
+            {"id": "10", "type": "Default", "timestamp": at, "content": "I sold the oboe.", "author": ana},
+            {"id": "11", "type": "GuildMemberJoin", "timestamp": at, "content": "joined", "author": ana},
+            {"id": "12", "type": "Reply", "timestamp": at, "content": "", "author": ana, "embeds": [{"title": "Rota"}]},
+            {"id": "13", "type": "Default", "timestamp": at, "content": "", "author": ana},
+            {"id": "14", "type": "Default", "timestamp": None, "content": "When?", "author": ana},
+        ],
+    }
+    corpus = load_corpus("discord", written(tmp_path, "export.json", channel))
+    assert said(corpus) == [("plans", "Ana", "I sold the oboe."), ("plans", "Ana", "Rota")]
+    assert len(corpus.notes) == 4
+
+
+def test_a_claude_export_is_read_without_thinking_and_tools(tmp_path: Path) -> None:
+    parts = [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "In Belgium."}, {"type": "tool_use"}]
+    export = [
+        {
+            "uuid": "c1",
+            "name": "Ghent",
+            "chat_messages": [
+                {"uuid": "a", "sender": "human", "text": "Where is Ghent?", "created_at": "2024-05-01T10:00:00Z"},
+                {"uuid": "b", "sender": "assistant", "text": "", "content": parts, "created_at": None},
+                {"uuid": "c", "sender": "human", "text": "", "content": [{"type": "image"}]},
+                {"uuid": "d", "sender": "system", "text": "Be kind."},
+            ],
+        },
+        {"uuid": "c2", "chat_messages": None},
+    ]
+    corpus = load_corpus("claude", written(tmp_path, "conversations.json", export))
+    assert said(corpus) == [("c1", "User", "Where is Ghent?"), ("c1", "Assistant", "In Belgium.")]
+    assert days(corpus) == ["2024-05-01", "2024-05-01"]
+    assert "skipped conversations that cannot be read: 1" in corpus.notes
+
+
+IMESSAGE = """May 17, 2022  5:29:42 PM (Read by you after 1 minute)
+Ana Ruiz
+I sold the oboe.
+
+To whom, you ask?
+Tapbacks:
+    Loved by Tom
+
+May 17, 2022  5:30:00 PM
+Me
+    May 18, 2022  9:00:00 AM
+    Tom
+    A reply
+
+May 18, 2022  9:00:01 AM You named the conversation Oboes
+May 18, 2022  9:00:02 AM
+Tom
+
+"""
+
+
+def test_a_chat_of_imessage_exporter_is_read(tmp_path: Path) -> None:
+    corpus = load_corpus("imessage", written(tmp_path, "Ana.txt", IMESSAGE))
+    assert said(corpus)[0] == ("Ana", "Ana Ruiz", "I sold the oboe.\n\nTo whom, you ask?")
+    assert corpus.conversations[0].turns[0].spoken_at is not None
+    assert corpus.conversations[0].turns[0].spoken_at.hour == 17
+    assert "skipped notices: 1" in corpus.notes
+
+
+MBOX = """From ana@example.org Wed May  1 10:00:00 2024
+From: Ana Ruiz <ana@example.org>
+Date: Wed, 01 May 2024 10:00:00 +0200
+Message-ID: <1@example.org>
+Subject: =?utf-8?q?The_caf=C3=A9?=
+
+It opens at nine.
+From the bus stop it is near.
+--\x20
+Ana, baker
+
+From tom@example.org Thu May  2 10:00:00 2024
+From: tom@example.org
+Date: Thu, 02 May 2024 10:00:00 +0200
+Message-ID: <2@example.org>
+Subject: Re: The cafe
+
+On Wed, 1 May 2024 Ana Ruiz wrote:
+> It opens at nine.
+See you there.
+
+From x@example.org Thu May  2 10:00:00 2024
+From: x@example.org
+Subject: no date
+
+Hm.
+"""
+
+
+def test_a_mailbox_is_read_without_what_its_mails_quote(tmp_path: Path) -> None:
+    corpus = load_corpus("mbox", written(tmp_path, "bakery.mbox", MBOX))
+    assert said(corpus) == [
+        ("bakery", "Ana Ruiz", "The café\nIt opens at nine.\nFrom the bus stop it is near."),
+        ("bakery", "tom@example.org", "Re: The cafe\nSee you there."),
+    ]
+    assert days(corpus) == ["2024-05-01", "2024-05-02"]
+    assert corpus.notes[0] == "skipped mails that cannot be read: 1"
+
+
+@pytest.mark.parametrize("form", SOUND)
+def test_the_format_of_a_file_is_found_out_and_said(form: str, tmp_path: Path) -> None:
+    path = str(SOUND[form].write(tmp_path, SOUND[form].make(["I sold the oboe.", "To whom?"])))
+    row = recognised(path)
+    assert row is not None
+    assert row.name == form
+    corpus = load_corpus(None, path)
+    assert corpus.format == form
+    assert corpus.conversations == load_corpus(form, path).conversations
+    assert (f"read as {form}; --corpus.format names another format" in corpus.notes) == FORMATS[form].is_export
+
+
+@pytest.mark.parametrize("form", ["messages", "jsonl", "chatgpt"])
+def test_a_file_that_is_read_as_another_format_is_told_which_one_it_looks_like(form: str, tmp_path: Path) -> None:
+    with pytest.raises(CorpusFormatError, match=r"this looks like the format 'discord': name it with --corpus\.format"):
+        load_corpus(form, written(tmp_path, "x.json", {"guild": 1, "channel": 2, "messages": [3]}))
+    with pytest.raises(CorpusFormatError, match="the format is not recognised; known: locomo, "):
+        load_corpus(form, written(tmp_path, "y.json", {"what": "is this?"}))
+
+
+@pytest.mark.parametrize("form", ["chatgpt", "whatsapp", "slack", "telegram"])
+def test_an_archive_is_read_as_what_it_holds(form: str, tmp_path: Path) -> None:
+    inside = tmp_path / "inside"
+    SOUND[form].write(inside, SOUND[form].make(["I sold the oboe.", "To whom?"]))
+    files = sorted(each for each in inside.rglob("*") if each.is_file())
+    names = {"chatgpt": "conversations.json", "whatsapp": "_chat.txt", "telegram": "export/result.json"}
+    archive = tmp_path / "WhatsApp Chat - Tom.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for file in files:
+            packed.write(file, names.get(form, str(file.relative_to(inside))))
+        packed.writestr("__MACOSX/._a.txt", "x")
+        packed.writestr("../out.json", "[]")
+    corpus = load_corpus(None, str(archive))
+    assert corpus.format == form
+    assert corpus.path == str(archive)
+    assert [text for _, _, text in said(corpus)][:1] == ["I sold the oboe."]
+    if form == "whatsapp":
+        assert corpus.conversations[0].space == "WhatsApp Chat - Tom"
+    assert not (tmp_path.parent / "out.json").exists()
+
+
+def test_an_archive_that_cannot_be_unpacked_or_holds_several_files_is_refused(tmp_path: Path) -> None:
+    several = tmp_path / "several.zip"
+    with zipfile.ZipFile(several, "w") as packed:
+        packed.writestr("a.txt", "x")
+        packed.writestr("b.txt", "x")
+    with pytest.raises(CorpusFormatError, match=r"it holds 2 files \(a.txt, b.txt\); unpack it and name one"):
+        load_corpus(None, str(several))
+    broken = tmp_path / "broken.zip"
+    content = bytearray(several.read_bytes())
+    content[0:4] = b"xxxx"
+    broken.write_bytes(content)
+    with pytest.raises(CorpusFormatError, match=r"cannot be unpacked|holds 2 files"):
+        load_corpus(None, str(broken))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_any_end_of_line_and_either_unicode_encoding_is_read(encoding: str, end: str, tmp_path: Path) -> None:
+    lines = ["13/03/2024, 18:41 - Ana: I sold", "the oboe: finally", "13/03/2024, 18:42 - Tom: Olé"]
+    path = tmp_path / "family.txt"
+    path.write_bytes(end.join(lines).encode(encoding))
+    assert said(load_corpus(None, str(path))) == [
+        ("family", "Ana", "I sold\nthe oboe: finally"), ("family", "Tom", "Olé")
+    ]  # fmt: skip
+
+
+def test_a_turn_that_no_store_could_hold_costs_an_export_that_turn_alone(tmp_path: Path) -> None:
+    talk = [{"role": "user", "name": "A" * 300, "content": "x"}, {"role": "user", "content": "I sold the oboe."}]
+    corpus = load_corpus("messages", written(tmp_path, "talk.json", talk))
+    assert [text for _, _, text in said(corpus)] == ["I sold the oboe."]
+    assert corpus.notes[0].startswith("skipped turns that cannot be stored: 1, the first: ")
