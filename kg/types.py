@@ -175,6 +175,19 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Whose words a node contains.
+
+    Attributes:
+        speakers: Those who spoke them.
+        spoken_at: When the last of them were spoken, in UTC; None if that is not known.
+    """
+
+    speakers: frozenset[str]
+    spoken_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Relation:
     """A directed, labelled edge between two nodes of one space."""
 

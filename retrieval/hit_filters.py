@@ -3,27 +3,155 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, date, datetime
 from functools import lru_cache
 from itertools import pairwise
+from typing import Protocol
 
 from locigraph.kg.language.tokens import normalised, telling_signs
-from locigraph.kg.types import NodeId, SpaceId, TurnId
+from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.hits import searches
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, MOST_FOUND, Hit, Result, Retriever, Timing
 from locigraph.retrieval.wrapping import WrappingRetriever
 
-#: Reads, for each node, the speakers of the source turns that its text comes from; a deleted node is left out.
-SpeakersOfNodes = Callable[[SpaceId, Sequence[NodeId]], Mapping[NodeId, frozenset[str]]]
+
+class Known(Protocol):
+    """What is known of a node beside its text."""
+
+    @property
+    def speakers(self) -> frozenset[str]:
+        """Those whose words it contains."""
+
+    @property
+    def spoken_at(self) -> datetime | None:
+        """When the last of these words were spoken; None if that is not known."""
+
+    @property
+    def until(self) -> date | None:
+        """The day on which something later took its place; None while it holds."""
+
+
+#: Reads what is known of nodes; a deleted node is left out.
+OriginsOfNodes = Callable[[SpaceId, Sequence[NodeId]], Mapping[NodeId, Known]]
 #: Similarity from which two texts count as near-duplicates: one different word in about thirty is allowed.
 DEFAULT_FOLD = 0.9
 _GROWTH = 4
 _MOST_COMPARED = 100
 _MOST_KEPT = 5_000  # characters of a text whose pairs of words are kept for the next comparison
 _Pair = tuple[str, str]
+#: The words of a text in lower case, and those among them that are a number, a name, a date or a negation.
+_Telling = tuple[tuple[str, ...], frozenset[str]]
+_WORD = re.compile(r"\w+")
+_EVER = datetime.min.replace(tzinfo=UTC)
+# Words without capitals that change what a sentence says: negations of some languages, numbers, and days.
+_TURNING = frozenset(
+    [
+        "not",
+        "no",
+        "never",
+        "none",
+        "nobody",
+        "nothing",
+        "nowhere",
+        "neither",
+        "nor",
+        "without",
+        "cannot",
+        "t",
+        "nicht",
+        "nie",
+        "kein",
+        "keine",
+        "keinen",
+        "niemand",
+        "nichts",
+        "ohne",
+        "pas",
+        "jamais",
+        "rien",
+        "personne",
+        "aucun",
+        "sans",
+        "nunca",
+        "nada",
+        "nadie",
+        "sin",
+        "non",
+        "mai",
+        "niente",
+        "senza",
+        "nao",
+        "não",
+        "nem",
+        "sem",
+        "niet",
+        "geen",
+        "nooit",
+        "zero",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+        "thirteen",
+        "fourteen",
+        "fifteen",
+        "sixteen",
+        "seventeen",
+        "eighteen",
+        "nineteen",
+        "twenty",
+        "thirty",
+        "forty",
+        "fifty",
+        "sixty",
+        "seventy",
+        "eighty",
+        "ninety",
+        "hundred",
+        "thousand",
+        "million",
+        "half",
+        "first",
+        "second",
+        "third",
+        "fourth",
+        "fifth",
+        "today",
+        "tomorrow",
+        "yesterday",
+        "monday",
+        "tuesday",
+        "wednesday",
+        "thursday",
+        "friday",
+        "saturday",
+        "sunday",
+        "january",
+        "february",
+        "march",
+        "april",
+        "may",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
+        "december",
+    ]
+)
 
 
 class FilteredRetriever(WrappingRetriever):
@@ -34,7 +162,7 @@ class FilteredRetriever(WrappingRetriever):
 
     Args:
         retriever: The strategy.
-        speakers_of: Reads the speakers of nodes.
+        origins_of: Reads whose words nodes contain, and whether they still hold.
         speakers: Names of speakers; a hit is kept only if all of its speakers are among them. None keeps all hits.
             Names that differ only in how Unicode composes their letters are the same.
         fold: Similarity in (0, 1] from which two texts count as near-duplicates; None folds nothing.
@@ -43,13 +171,13 @@ class FilteredRetriever(WrappingRetriever):
     def __init__(
         self,
         retriever: Retriever,
-        speakers_of: SpeakersOfNodes,
+        origins_of: OriginsOfNodes,
         *,
         speakers: Collection[str] | None = None,
         fold: float | None = DEFAULT_FOLD,
     ) -> None:
         super().__init__(retriever)
-        self._speakers_of = speakers_of
+        self._origins_of = origins_of
         self._speakers = None if speakers is None else _composed(speakers)
         self._fold = fold
 
@@ -67,28 +195,31 @@ class FilteredRetriever(WrappingRetriever):
         return Result(tuple(hits), timing)
 
     def _filtered(self, hits: Sequence[Hit], space: SpaceId) -> list[Hit]:
-        speakers = self._speakers_of(space, [hit.node_id for hit in hits])
-        speakers_of = {node: _composed(names) for node, names in speakers.items()}
+        known = self._origins_of(space, [hit.node_id for hit in hits])
+        speakers_of = {node: _composed(each.speakers) for node, each in known.items()}
         if self._speakers is not None:
             hits = [hit for hit in hits if speakers_of.get(hit.node_id, frozenset(("",))) <= self._speakers]
         if self._fold is None:
             return list(hits)
-        return folded(hits, [speakers_of.get(hit.node_id) for hit in hits], likeness=self._fold)
+        dated = [replace(hit, spoken_at=each.spoken_at if (each := known.get(hit.node_id)) else None) for hit in hits]
+        voices = [(speakers_of.get(node), node in known and known[node].until is None) for node in _ids(hits)]
+        return folded(dated, voices, likeness=self._fold)
 
 
-def folded(hits: Sequence[Hit], speakers_of: Sequence[object], *, likeness: float = DEFAULT_FOLD) -> list[Hit]:
-    """Hits, best first, without near-duplicates of better ones.
+def folded(hits: Sequence[Hit], voices: Sequence[object], *, likeness: float = DEFAULT_FOLD) -> list[Hit]:
+    """Hits, best first, with one place for near-duplicates: that of the best, which the newest takes.
 
     The similarity of two texts is the Jaccard index of their sets of adjacent word pairs: shared pairs / all pairs.
-    Hits of different speakers are never folded, so that nobody can displace the words of another speaker by repeating
-    them with a small change.
+    However similar, texts are no duplicates if they differ in a number, a name, a date or a negation. Hits of different
+    voices are never folded, so that nobody can displace the words of another speaker by repeating them with a small
+    change, and what holds is never hidden behind what has ended.
 
     Near-duplicates always share one of their rarest pairs, so a text is compared only with those that do, and with at
     most the best 100 of them: the time grows with the number of hits, not with its square.
 
     Args:
         hits: Hits, best first.
-        speakers_of: Speakers of each hit, [hits].
+        voices: What near-duplicates must have in common, such as their speakers, [hits].
         likeness: Similarity in (0, 1] from which two texts count as near-duplicates.
 
     Source:
@@ -96,30 +227,50 @@ def folded(hits: Sequence[Hit], speakers_of: Sequence[object], *, likeness: floa
         "Scaling up all pairs similarity search", for the comparisons that can be skipped.
     """
     pairs_of = [_pairs(hit.text) for hit in hits]
+    telling = [_telling(hit.text) for hit in hits]
     counts = Counter(pair for pairs in pairs_of for pair in pairs)
-    kept: list[Hit] = []
-    seen: list[frozenset[_Pair]] = []
-    same: list[dict[TurnId, None]] = []
+    kept: list[list[int]] = []  # of near-duplicates the places in hits, of which the first is the best
+
+    def are_alike(one: int, other: int) -> bool:
+        return _alike(pairs_of[one], pairs_of[other], likeness) and _tell_the_same(telling[one], telling[other])
+
     sharing: defaultdict[tuple[object, _Pair], list[int]] = defaultdict(list)  # indices in kept, by voice and rare pair
-    for hit, voice, pairs in zip(hits, speakers_of, pairs_of, strict=True):
+    for at, (voice, pairs) in enumerate(zip(voices, pairs_of, strict=True)):
         # At most ``most_apart`` pairs may be in one text only, so the rarest shared pair is among these in both texts.
         most_apart = len(pairs) - math.ceil(likeness * len(pairs))
         rare = sorted(pairs, key=lambda pair: (counts[pair], pair))[: most_apart + 1]
         near = sorted({place for pair in rare for place in sharing[voice, pair]})[:_MOST_COMPARED]
-        twin = next((place for place in near if _alike(pairs, seen[place], likeness)), None)
+        twin = next((place for place in near if are_alike(at, kept[place][0])), None)
         if twin is None:
             for pair in rare:
                 if len(sharing[voice, pair]) < _MOST_COMPARED:
                     sharing[voice, pair].append(len(kept))
-            kept.append(hit)
-            seen.append(pairs)
-            same.append(dict.fromkeys(hit.same))
+            kept.append([at])
         else:
-            same[twin].update(dict.fromkeys((*hit.turn_ids, *hit.same)))
-    return [
-        replace(hit, same=tuple(turn for turn in turns if turn not in hit.turn_ids)) if turns else hit
-        for hit, turns in zip(kept, same, strict=True)
-    ]
+            kept[twin].append(at)
+    return [_led_by_newest([hits[at] for at in group]) for group in kept]
+
+
+def _led_by_newest(alike: Sequence[Hit]) -> Hit:
+    """The newest of near-duplicates, in the place and with the score of the first, with the turns of all others."""
+    best = alike[0]
+    if len(alike) == 1:
+        return best
+    newest = max(alike, key=lambda hit: (hit.spoken_at is not None, hit.spoken_at or _EVER))  # the first of equal ones
+    others = [hit for hit in alike if hit is not newest]
+    turns = dict.fromkeys(turn for hit in (newest, *others) for turn in (*hit.turn_ids, *hit.same))
+    times = [time for hit in others for time in (hit.spoken_at, *hit.again) if time is not None]
+    return replace(
+        newest,
+        score=best.score,
+        signals=best.signals,
+        same=tuple(turn for turn in turns if turn not in newest.turn_ids),
+        again=tuple(sorted({*newest.again, *times})),
+    )
+
+
+def _ids(hits: Iterable[Hit]) -> list[NodeId]:
+    return [hit.node_id for hit in hits]
 
 
 def _composed(names: Iterable[str]) -> frozenset[str]:
@@ -133,12 +284,33 @@ def _pairs(text: str) -> frozenset[_Pair]:
 def forget_compared_texts() -> None:
     """Keep nothing of the texts that were compared, since one of them is forgotten."""
     _kept_pairs.cache_clear()
+    _kept_telling.cache_clear()
 
 
 @lru_cache(1_000)  # the same texts are found again and again
 def _kept_pairs(text: str) -> frozenset[_Pair]:
     bounded = ["", *telling_signs(text), ""]
     return frozenset(pairwise(bounded))
+
+
+def _telling(text: str) -> _Telling:
+    return _kept_telling(text) if len(text) <= _MOST_KEPT else _kept_telling.__wrapped__(text)
+
+
+@lru_cache(1_000)
+def _kept_telling(text: str) -> _Telling:
+    found = _WORD.findall(text)
+    lowered = tuple(word.lower() for word in found)
+    names = {low for word, low in zip(found, lowered, strict=True) if word[0].isupper() or not word.isalpha()}
+    return lowered, frozenset(names | (_TURNING & {*lowered}))
+
+
+def _tell_the_same(one: _Telling, other: _Telling) -> bool:
+    """Whether two texts have the same numbers, names, dates and negations in the same order."""
+    if one[0] == other[0]:
+        return True
+    matters = one[1] | other[1]
+    return [word for word in one[0] if word in matters] == [word for word in other[0] if word in matters]
 
 
 def _alike(mine: frozenset[_Pair], other: frozenset[_Pair], likeness: float) -> bool:

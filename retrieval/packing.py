@@ -40,6 +40,7 @@ class ContextLine:
         type: Type of the node.
         text: Its text.
         said_on: The day on which it was said; None where that is not known.
+        again_on: Further days on which the same was said.
         turn_ids: Its source turns.
         until: The day on which a later fact superseded it; None while it holds.
     """
@@ -50,10 +51,12 @@ class ContextLine:
     said_on: date | None
     turn_ids: tuple[TurnId, ...]
     until: date | None = None
+    again_on: tuple[date, ...] = ()
 
     def __str__(self) -> str:
         """The line as a reader sees it; line breaks in the text become spaces."""
         said = [] if self.said_on is None else [day_in_words(self.said_on)]
+        said += [f"also {day_in_words(day)}" for day in self.again_on]
         days = said if self.until is None else [*said, f"until {day_in_words(self.until)}"]
         dated = f"[{', '.join(days)}] " if days else ""
         return one_line(f"{dated}{self.text} ({', '.join(self.turn_ids)})")
@@ -116,7 +119,9 @@ def _candidates(hits: Sequence[Hit], snapshot: Snapshot, order: Sequence[NodeId]
         row = snapshot.row_of.get(hit.node_id)
         # Turns and events stay true; of other nodes, another may have taken the place.
         until = None if row is None or hit.type in dated else _day(int(snapshot.valid_to[row]))
-        line = ContextLine(hit.node_id, hit.type, hit.text, said_on, hit.turn_ids, until)
+        others = {_day(int(snapshot.spoken_at[place[turn]])) for turn in hit.same if turn in place}
+        again_on = tuple(sorted(day for day in others - {said_on} if day is not None))
+        line = ContextLine(hit.node_id, hit.type, hit.text, said_on, hit.turn_ids, until, again_on)
         key = given.get(hit.node_id, len(given)), first, hit.type != EPISODE, hit.node_id
         candidates.append(_Candidate(line, _measured(line)[1:], key))
     return candidates

@@ -45,6 +45,8 @@ class Hit:
         same: Source turns of near-duplicate hits that were folded into this one (see ``retrieval.hit_filters``).
         space: The space of the node and its turns. Strategies leave it empty.
         elsewhere: Like ``same``, for hits in other spaces, by space.
+        spoken_at: When the last of its words were spoken; None if that is not known. Strategies leave it empty.
+        again: When the turns of ``same`` and ``elsewhere`` were spoken, as far as that is known.
         until: The day on which a later fact superseded this one; None while it holds, and for turns and events, which
             stay true. Strategies leave it empty.
     """
@@ -58,6 +60,8 @@ class Hit:
     same: tuple[TurnId, ...] = ()
     space: str = ""
     elsewhere: Mapping[str, tuple[TurnId, ...]] = field(default_factory=dict)
+    spoken_at: datetime | None = None
+    again: tuple[datetime, ...] = ()
     until: date | None = None
 
     def as_json(self) -> dict[str, object]:
@@ -66,6 +70,8 @@ class Hit:
             "space": self.space, "node_id": self.node_id, "type": self.type, "text": self.text,
             "turn_ids": list(self.turn_ids), "score": self.score, "signals": dict(self.signals),
             "same": list(self.same), "elsewhere": {space: list(turns) for space, turns in self.elsewhere.items()},
+            "spoken_at": None if self.spoken_at is None else self.spoken_at.isoformat(),
+            "again": [time.isoformat() for time in self.again],
             "until": None if self.until is None else self.until.isoformat(),
         }  # fmt: skip
 

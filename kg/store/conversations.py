@@ -17,7 +17,7 @@ from locigraph.kg.store.database import Database
 from locigraph.kg.store.rows import turn_of
 from locigraph.kg.store.statements import rows_in
 from locigraph.kg.times import optional_moment
-from locigraph.kg.types import UNSTORABLE, NodeId, Scope, SpaceId, Turn, TurnId, TurnState
+from locigraph.kg.types import UNSTORABLE, NodeId, Origin, Scope, SpaceId, Turn, TurnId, TurnState
 
 _KNOWN = select(tables.spaces.c.space).where(tables.spaces.c.space == bindparam("space"))
 
@@ -182,23 +182,29 @@ class Conversations(Database):
             rows = connection.execute(query) if spaces is None else rows_in(connection, query, table.space, spaces)
             return {SpaceId(row.space): optional_moment(row.latest) for row in rows}
 
-    def speakers_of(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, frozenset[str]]:
-        """Speakers whose words nodes contain; speakers of turns that only repeated the statement are left out.
+    def origins_of(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, Origin]:
+        """Whose words nodes contain, and when they were spoken; turns that only repeated the statement are left out.
 
         Nodes that are not stored are left out.
         """
         nodes, sources, turns = tables.nodes, tables.provenance, tables.turns
         query = (
-            select(nodes.c.id, turns.c.speaker)
+            select(nodes.c.id, turns.c.speaker, turns.c.spoken_at)
             .join(sources, sources.c.node_key == nodes.c.key)
             .join(turns, turns.c.key == sources.c.turn_key)
             .where(nodes.c.space == space, sources.c.worded)
         )
-        speakers: dict[NodeId, set[str]] = {}
+        found: dict[NodeId, list[tuple[str, int | None]]] = {}
         with self._read() as connection:
             for row in rows_in(connection, query, nodes.c.id, ids):
-                speakers.setdefault(NodeId(row.id), set()).add(row.speaker)
-        return {node: frozenset(names) for node, names in speakers.items()}
+                found.setdefault(NodeId(row.id), []).append((row.speaker, row.spoken_at))
+        return {
+            node: Origin(
+                frozenset(speaker for speaker, _ in said),
+                optional_moment(max((time for _, time in said if time is not None), default=None)),
+            )
+            for node, said in found.items()
+        }
 
     def retry_turn(self, space: SpaceId, turn_id: TurnId) -> None:
         """Make a failed turn pending again.

@@ -65,13 +65,16 @@ def hits_table(hits: Sequence[Hit], *, with_spaces: bool = False) -> str:
     for rank, hit in enumerate(hits, start=1):
         signals = "  ".join(f"{name} {value:.3f}" for name, value in sorted(hit.signals.items()))
         space = f"  space {hit.space}" if with_spaces else ""
+        when = "" if hit.spoken_at is None else f"  {hit.spoken_at:%Y-%m-%d %H:%M}"
         until = "" if hit.until is None else f"  until {hit.until}"
         turns = _listed(hit.turn_ids)
-        lines.append(f"{rank:>3}  {hit.score:.4f}  {hit.type}{until}{space}  turns {turns}  [{signals}]")
+        lines.append(f"{rank:>3}  {hit.score:.4f}  {hit.type}{when}{until}{space}  turns {turns}  [{signals}]")
         for where, same in {"": hit.same, **{f" in {name}": turns for name, turns in hit.elsewhere.items()}}.items():
             if same:
                 says = "says" if len(same) == 1 else "say"
-                lines.append(f"     {counted(len(same), 'more turn')}{where} {says} the same: {_listed(same)}")
+                days = ", ".join(dict.fromkeys(f"{time:%Y-%m-%d}" for time in hit.again))
+                on = f" on {days}" if days and not hit.elsewhere else ""
+                lines.append(f"     {counted(len(same), 'more turn')}{where} {says} the same{on}: {_listed(same)}")
         lines += textwrap.wrap(hit.text, width=width - 6, initial_indent=" " * 5, subsequent_indent=" " * 5)[:3]
     return printable("\n".join(lines))
 

@@ -96,10 +96,10 @@ class AskedSpaces:
         known = self._nodes(ids)
         return {node: text for node in ids if (text := known[node].text) is not None}
 
-    def speakers_of(self, space: SpaceId, ids: Sequence[NodeId]) -> Mapping[NodeId, frozenset[str]]:
-        """Those whose words nodes contain; nodes that are not stored are left out."""
+    def origins_of(self, space: SpaceId, ids: Sequence[NodeId]) -> Mapping[NodeId, KnownNode]:
+        """Whose words nodes contain, and whether they still hold; nodes that are not stored are left out."""
         known = self._nodes(ids)
-        return {node: speakers for node in ids if (speakers := known[node].speakers)}
+        return {node: known[node] for node in ids if known[node].speakers}
 
     def speakers(self, named: str | Sequence[str] | None) -> list[str] | None:
         """The named speakers, None for all.
@@ -124,9 +124,10 @@ class AskedSpaces:
         return wanted
 
     def shown(self, hits: Sequence[Hit], as_of: datetime | None) -> tuple[Hit, ...]:
-        """Hits with the fields that strategies leave empty: the space, and the end of validity, as known at a time."""
+        """Hits with the fields that strategies leave empty: space, time, and end of validity, as known at a time."""
         dated = dated_types()
         facts = [hit.node_id for hit in hits if hit.type not in dated]
+        times = self._nodes([hit.node_id for hit in hits])
 
         def ends(space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, date | None]:
             if as_of is None:
@@ -138,12 +139,15 @@ class AskedSpaces:
         until: Mapping[NodeId, date | None] = {}
         if facts:
             until = read_by_space(facts, ends) if self.is_joint else ends(self.name, facts)
-        return tuple(self._shown(hit, until.get(hit.node_id)) for hit in hits)
+        return tuple(
+            self._shown(replace(hit, until=until.get(hit.node_id), spoken_at=times[hit.node_id].spoken_at))
+            for hit in hits
+        )
 
-    def _shown(self, hit: Hit, until: date | None) -> Hit:
-        """The hit with its end and its space, and with the IDs that its node and turns have within that space."""
+    def _shown(self, hit: Hit) -> Hit:
+        """The hit with its space, and with the IDs that its node and turns have within that space."""
         if not self.is_joint:
-            return replace(hit, space=self.name, until=until)
+            return replace(hit, space=self.name)
         space, node = parted(hit.node_id)
         same: dict[str, list[TurnId]] = {}
         for turn in hit.same:
@@ -152,7 +156,6 @@ class AskedSpaces:
         return replace(
             hit,
             space=space,
-            until=until,
             node_id=node,
             turn_ids=tuple(parted(turn)[1] for turn in hit.turn_ids),
             same=tuple(same.pop(space, ())),

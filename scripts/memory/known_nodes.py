@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from threading import Lock
 
+from locigraph.kg.schema import dated_types
 from locigraph.kg.store import Store
 from locigraph.kg.store.standing import Standing
-from locigraph.kg.types import NodeId, SpaceId
+from locigraph.kg.types import NodeId, Origin, SpaceId
 
 _MOST_LETTERS = 50_000_000
 _OVERHEAD = 400  # what a node takes beside its text
-_NOBODY: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,13 @@ class KnownNode:
         text: Its description; None if it is archived or gone.
         speakers: Those whose words it contains; empty if it is gone.
         until: The day on which it ceased to be valid; None while it is.
+        spoken_at: When the last of these words were spoken; None if that is not known.
     """
 
     text: str | None
     speakers: frozenset[str]
-    until: date | None
+    until: date | None = None
+    spoken_at: datetime | None = None
 
 
 class KnownNodes:
@@ -73,9 +75,10 @@ class KnownNodes:
                 self._kept.pop(space, None)
 
     def _read(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, KnownNode]:
-        speakers = self._graph.speakers_of(space, ids)
-        found = {node: KnownNode(None, speakers.get(node, _NOBODY), None) for node in ids}
+        origins, nobody = self._graph.origins_of(space, ids), Origin(frozenset())
+        found = {node: KnownNode(None, origins.get(node, nobody).speakers) for node in ids}
         for node in self._graph.nodes(space, ids=ids):
-            until = None if node.valid_to is None else node.valid_to.date()
-            found[node.id] = KnownNode(node.description, speakers.get(node.id, _NOBODY), until)
+            origin = origins.get(node.id, nobody)
+            until = None if node.valid_to is None or node.type in dated_types() else node.valid_to.date()
+            found[node.id] = KnownNode(node.description, origin.speakers, until, origin.spoken_at)
         return found

@@ -544,7 +544,7 @@ class Memory:
 
         speakers = asked.speakers(asking.speaker)
         several = with_queries(found_by, asking.queries, lambda _: self._last_day(asked.spaces))
-        viewed = FilteredRetriever(several, asked.speakers_of, speakers=speakers, fold=asking.fold)
+        viewed = FilteredRetriever(several, asked.origins_of, speakers=speakers, fold=asking.fold)
         retriever = reranked(asking.reranker)(viewed)
         if asking.budget_tokens is None:
             found = retriever.retrieve(asking.question, asked.name, as_of=asking.time, top_k=asking.top_k)

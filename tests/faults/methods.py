@@ -195,7 +195,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "turns": lambda at: at.store.turns(at.name),
         "turn_counts": lambda at: at.store.turn_counts(at.name),
         "speakers": lambda at: at.store.speakers(at.name),
-        "speakers_of": lambda at: at.store.speakers_of(at.name, at.nodes),
+        "origins_of": lambda at: at.store.origins_of(at.name, at.nodes),
         "retry_turn": lambda at: at.store.retry_turn(at.name, at.turns[0]),
         "failures": lambda at: at.store.failures(at.name),
         "commit": lambda at: at.store.commit(_update(at)),

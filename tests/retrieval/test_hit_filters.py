@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 
 import pytest
 from hypothesis import given
@@ -36,10 +36,20 @@ class Listed(Retriever):
         return Result(self._hits[:top_k], Timing(1.0, 2.0))
 
 
-def speakers_of(space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, frozenset[str]]:
+@dataclass(frozen=True)
+class Words:
+    """Whose words a node contains, when they were spoken, and until when they hold."""
+
+    speakers: frozenset[str]
+    spoken_at: datetime | None = None
+    until: date | None = None
+
+
+def origins_of(space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, Words]:
     """Even nodes are Ann's words, odd ones Ben's, and n9 those of both."""
     return {
-        node: frozenset(("Ann", "Ben") if node == "n9" else ("Ann", "Ben")[int(node[1:]) % 2 :][:1]) for node in ids
+        node: Words(frozenset(("Ann", "Ben") if node == "n9" else ("Ann", "Ben")[int(node[1:]) % 2 :][:1]))
+        for node in ids
     }
 
 
@@ -85,6 +95,49 @@ def test_what_another_speaker_repeats_takes_no_place_of_the_first() -> None:
     )
 
 
+LONG = "Weekly note on the greenhouse: the north bench is watered, the south bench is pruned, all vents were oiled and "
+NOTE = (
+    LONG + "tested, the peppers look healthy, nobody reported pests, and {} heating is set to {} degrees for {} nights."
+)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ("the", "19", "May"), ("the", "nineteen", "the"), ("no", "14", "the"), ("Bo", "14", "the"),
+        ("the", "14", "friday"), ("keine", "14", "the"),
+    ],
+)  # fmt: skip
+def test_long_texts_that_differ_in_a_number_a_name_a_date_or_a_negation_are_no_duplicates(
+    other: tuple[str, ...],
+) -> None:
+    one = NOTE.format("the", "14", "the")
+    assert len(folded([said(0, one), said(2, NOTE.format(*other))], ["Ann"] * 2)) == 2
+    assert len(folded([said(0, one), said(2, one.replace("oiled", "greased"))], ["Ann"] * 2)) == 1
+
+
+def test_numbers_and_names_in_another_order_are_no_duplicates() -> None:
+    one, other = (f"{LONG * 3} and {winner} beat {loser}" for winner, loser in (("Tom", "Ann"), ("Ann", "Tom")))
+    assert len(folded([said(0, one), said(2, other)], ["Ann"] * 2)) == 2
+
+
+def test_of_near_duplicates_the_newest_leads_with_the_score_of_the_best_and_the_times_of_the_others() -> None:
+    days = [datetime(2024, month, 1, tzinfo=UTC) for month in (3, 5, 1)]
+    hits = [replace(said(2 * at, "I live in Rome."), spoken_at=day) for at, day in enumerate(days)]
+    (hit,) = folded([*hits, said(6, "I live in Rome.")], ["Ann"] * 4)
+    assert (hit.node_id, hit.score, hit.spoken_at) == ("n2", hits[0].score, days[1])
+    assert (hit.same, hit.again) == (("t0", "t4", "t6"), (days[2], days[0]))
+
+
+def test_what_holds_is_never_hidden_behind_what_has_ended() -> None:
+    def rome(space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, Words]:
+        return {node: Words(frozenset(["Ann"]), until=date(2024, 2, 10) if node == "n0" else None) for node in ids}
+
+    hits = [said(0, "Ann live in Rome."), said(2, "Ann live in Rome."), said(4, "Ann live in Rome.")]
+    result = FilteredRetriever(Listed(hits), rome).retrieve("?", SPACE)
+    assert [(hit.node_id, hit.same) for hit in result.hits] == [("n0", ()), ("n2", ("t4",))]
+
+
 @given(st.lists(st.text("abc ", max_size=12), max_size=12), st.floats(0.05, 1.0), st.data())
 def test_only_texts_that_cannot_be_alike_are_not_compared(
     texts: list[str], likeness: float, data: st.DataObject
@@ -119,7 +172,7 @@ def test_no_turn_is_lost_by_folding_and_the_order_stays(texts: list[str], likene
 
 def test_a_list_that_folding_has_shortened_is_filled_again() -> None:
     listed = Listed([*(said(2 * number, "The same.") for number in range(30)), said(60, "Other."), said(62, "More.")])
-    result = FilteredRetriever(listed, speakers_of).retrieve("?", SPACE, top_k=3)
+    result = FilteredRetriever(listed, origins_of).retrieve("?", SPACE, top_k=3)
     assert [hit.node_id for hit in result.hits] == ["n0", "n60", "n62"]
     assert listed.asked_for == [3, 12, 48]
     assert result.timing == Timing(3.0, 6.0)
@@ -127,9 +180,9 @@ def test_a_list_that_folding_has_shortened_is_filled_again() -> None:
 
 def test_a_view_of_speakers_finds_what_is_in_their_words_alone() -> None:
     hits = [said(number, f"Text {number}.") for number in range(10)]
-    assert found(FilteredRetriever(Listed(hits), speakers_of, speakers=["Ann"]), 3) == ["n0", "n2", "n4"]
-    assert "n9" not in found(FilteredRetriever(Listed(hits), speakers_of, speakers=["Ben"]), 10)
-    assert found(FilteredRetriever(Listed(hits), speakers_of, speakers=["Ann", "Ben"]), 10) == [
+    assert found(FilteredRetriever(Listed(hits), origins_of, speakers=["Ann"]), 3) == ["n0", "n2", "n4"]
+    assert "n9" not in found(FilteredRetriever(Listed(hits), origins_of, speakers=["Ben"]), 10)
+    assert found(FilteredRetriever(Listed(hits), origins_of, speakers=["Ann", "Ben"]), 10) == [
         hit.node_id for hit in hits
     ]
 
@@ -143,7 +196,7 @@ def test_a_strategy_that_finds_no_fewer_than_its_pool_is_asked_until_it_finds_mo
 
     hits = [said(2 * number + (number < 60), f"Text {number}.") for number in range(65)]  # first sixty of Ben
     pooled = Pooled(hits)
-    assert found(FilteredRetriever(pooled, speakers_of, speakers=["Ann"]), 10) == [hit.node_id for hit in hits[60:]]
+    assert found(FilteredRetriever(pooled, origins_of, speakers=["Ann"]), 10) == [hit.node_id for hit in hits[60:]]
     assert pooled.asked_for == [50, 50, 160, 640]
 
 
@@ -154,14 +207,14 @@ def test_a_node_whose_words_are_nobodys_is_in_no_view_of_speakers() -> None:
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_without_fold_and_speakers_the_list_is_as_it_was(count: int) -> None:
     hits = [replace(said(number, "The same."), turn_ids=(TurnId("t"),)) for number in range(count)]
-    assert FilteredRetriever(Listed(hits), speakers_of, fold=None).retrieve("?", SPACE).hits == tuple(hits)
+    assert FilteredRetriever(Listed(hits), origins_of, fold=None).retrieve("?", SPACE).hits == tuple(hits)
 
 
 def test_a_name_is_the_same_speaker_however_unicode_composes_its_letters() -> None:
     composed, decomposed = "Jos\u00e9", "Jose\u0301"
 
-    def of_both(space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, frozenset[str]]:
-        return {node: frozenset([(composed, decomposed)[int(node[1:]) % 2]]) for node in ids}
+    def of_both(space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, Words]:
+        return {node: Words(frozenset([(composed, decomposed)[int(node[1:]) % 2]])) for node in ids}
 
     hits = [said(0, "I sail."), said(1, "I row."), said(2, "I swim."), said(3, "I swim.")]
     for name in (composed, decomposed):

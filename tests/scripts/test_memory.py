@@ -570,6 +570,19 @@ def test_no_vector_is_left_of_a_forgotten_name_that_spacy_found_and_that_meant_s
         memory.add(**SALE | {"space": "bo"})
 
 
+def test_a_hit_says_when_it_was_spoken_and_when_the_same_was_said_before(place: Path) -> None:
+    with Memory.open(place / "m.sqlite", checkpoint=None) as memory:
+        for month in (1, 3):
+            memory.add(space="s", session=f"s{month}", speaker="Ana", text="I sail.", spoken_at=f"2024-{month:02}-10")
+        memory.add(space="s", session="s4", speaker="Ana", text="I row.")
+        found = memory.recall("Do you sail?", space="s", budget_tokens=300)
+    turns = {hit.text: hit.as_json() for hit in found if hit.type == "episode"}
+    assert turns["Ana: I sail."]["spoken_at"] == "2024-03-10T00:00:00+00:00"
+    assert turns["Ana: I sail."]["again"] == ["2024-01-10T00:00:00+00:00"]
+    assert turns["Ana: I row."]["spoken_at"] is None
+    assert "[10 March 2024, also 10 January 2024] Ana: I sail." in str(found.context)
+
+
 @pytest.mark.parametrize("asked", [{"space": "ana"}, {"space": ["ana"]}])
 def test_a_fact_whose_place_another_took_says_until_when_it_held(place: Path, asked: dict[str, Any]) -> None:
     with opened(place) as memory:

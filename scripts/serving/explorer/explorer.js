@@ -100,6 +100,7 @@ function firstTurn(hit) {
 function showHits(hits, explained) {
   const rows = hits.map((hit) => {
     const button = make("button", hit.text, { type: "button", "aria-pressed": "false" });
+    const when = hit.spoken_at === null ? "" : ` · ${hit.spoken_at.slice(0, 16).replace("T", " ")}`;
     const until = hit.until === null ? "" : ` · until ${hit.until}`;
     button.append(make("small", `${hit.score.toFixed(3)} · ${hit.type}${until} · turns ${hit.turn_ids.join(", ")}`));
     button.addEventListener("click", () => {

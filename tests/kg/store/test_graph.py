@@ -38,6 +38,7 @@ from locigraph.kg.types import (
     NodeId,
     NodeStatus,
     NodeUpdate,
+    Origin,
     SpaceId,
     Turn,
     TurnId,
@@ -665,8 +666,10 @@ def test_a_node_holds_the_words_of_those_who_gave_them_and_not_of_those_who_repe
     made = store.commit(change_of(turns[0], nodes=[fact("f", "Ann repairs boats", turns[0])]))["f"]
     repeats = NodeUpdate(made, add_provenance=(turns[1].turn_id,))
     store.commit(replace(change_of(turns[1]), updates=(repeats,)))
-    assert store.speakers_of(SPACE, [made, NodeId("absent")]) == {made: {turns[0].speaker}}
-    assert store.speakers_of(OTHER_SPACE, [made]) == {}
+    assert store.origins_of(SPACE, [made, NodeId("absent")]) == {
+        made: Origin(frozenset([turns[0].speaker]), turns[0].spoken_at)
+    }
+    assert store.origins_of(OTHER_SPACE, [made]) == {}
     assert store.speakers(SPACE) == sorted({turns[0].speaker, "Eve"})
 
 
