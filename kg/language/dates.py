@@ -17,6 +17,7 @@ from typing import Literal
 
 from locigraph.kg.times import EARLIEST, LATEST
 
+_AND = r"(?: ?[-–] ?| (?:to|and|or|until|till|through) )"
 MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
     "december",
@@ -33,6 +34,27 @@ _ORDINAL_WEEKS = {"first": 0, "second": 1, "third": 2, "fourth": 3}
 _MONTH = rf"({'|'.join(MONTHS)})"
 _SHORT_MONTH = rf"({'|'.join([*MONTHS, 'sept', *(month[:3] for month in MONTHS)])})\.?"
 _WEEKDAY = rf"({'|'.join(WEEKDAYS)})"
+# Short forms, of which some are words of their own, so that they count only after "last", "next" and the like.
+_SHORT_WEEKDAY = rf"({'|'.join(WEEKDAYS)}|mon|tues?|wed|thu(?:rs?)?|fri|sat|sun)\b\.?"
+# Words before a weekday that make it no particular day ("every Monday", "by Monday"), or are part of other rules.
+_NO_DAY_AFTER = "".join(
+    rf"(?<!\b{word} )"
+    for word in (
+        "every", "each", "any", "most", "some", "a", "an", "the", "on", "last", "past", "next", "this", "coming", "of",
+        "by", "until", "till", "since", "before", "after", "from", "to", "through", "and", "or", "for", "than", "my",
+    )
+)  # fmt: skip
+# Words that may follow "March 12" or "12 May" where it is a day; before other words these may be verbs and a number.
+_AFTER_A_DAY = (
+    "at|in|on|and|or|to|for|with|by|from|we|i|he|she|they|you|it|the|when|because|but|so|if|was|is|will|as|after|before"
+    "|until|till|around|this|that|then|instead|too|also|through|between|morning|afternoon|evening|night|meeting|party"
+)
+# Words before them that leave no doubt.
+_BEFORE_A_DAY = re.compile(
+    r"(?:^|[^\w ] ?|\b(?:on|in|by|since|until|till|from|to|of|for|before|after|between|around|and|or|the|this|last|next"
+    r"|our|my|born|due|starting|ending) )$"
+)
+_VERB_AND_NUMBER = re.compile(rf"(?:{_AND}\d+)? (?!(?:{_AFTER_A_DAY})\b)\w")
 _BELOW_TEN = "one|two|three|four|five|six|seven|eight|nine"
 #: Pattern of a small number in digits or words; ``number_in`` reads it.
 COUNT = (
@@ -51,7 +73,6 @@ _NO_DATE = (
 # Not a date of another year: "7 May 2019", "7 May '19".
 _NO_YEAR = r"(?!,? (?:\d{4}|['’]\d\d))"
 _UNIT = "(?:day|week|weekend|month|year)"
-_AND = r"(?: ?[-–] ?| (?:to|and|or|until|till|through) )"
 
 # How far back the words before an expression are read; the limit keeps the time linear in the text.
 _NEARBY = 120
@@ -154,6 +175,7 @@ def time_rules() -> tuple[Rule, ...]:
     year = r"((?:19|20)\d\d)"
     absolute: list[tuple[str, Reader]] = [
         (r"\b(\d{4})-(\d\d)-(\d\d)\b", lambda m, _: _day(int(m[1]), int(m[2]), int(m[3]))),
+        (rf"(?<![\d./])(\d{{1,2}})([./])(\d{{1,2}})\2{year}(?![./]?\d)", _numeric),
         (
             rf"\b{_NUMERAL}(?: of)? {_SHORT_MONTH},? {year}\b",
             lambda m, _: _day(int(m[3]), _month_number(m[2]), int(m[1])),
@@ -205,11 +227,18 @@ def time_rules() -> tuple[Rule, ...]:
         # Not "past year", which may be the last twelve months.
         (r"\b(last|past(?! year)|this|next) (week|weekend|month|year)\b", lambda m, d: UNITS[m[2]](d, _STEPS[m[1]])),
         (r"\bthis past weekend\b", lambda m, d: _weekend(d, -1)),
-        (rf"\b(?:last|past|this past) {_WEEKDAY}{_NO_DATE}", lambda m, d: weekday_from(d, m[1], -1)),
-        (rf"\bon {_WEEKDAY}{_NO_DATE}", lambda m, d: weekday_from(d, m[1], 1 if _tense(m) == "future" else -1)),
+        (rf"\b(?:last|past|this past) {_SHORT_WEEKDAY}{_NO_DATE}", lambda m, d: weekday_from(d, m[1], -1)),
+        (rf"\bon {_SHORT_WEEKDAY}{_NO_DATE}", lambda m, d: weekday_from(d, m[1], 1 if _tense(m) == "future" else -1)),
+        (
+            rf"\b{_NO_DAY_AFTER}{_WEEKDAY}{_NO_DATE}(?=(?: (?:morning|afternoon|evening|night)\b)?(?:[.!?,;:\n]|$))",
+            lambda m, d: (
+                None if (tense := _tense(m)) is None else weekday_from(d, m[1], 1 if tense == "future" else -1)
+            ),
+        ),
         (rf"\b(?:on )?{_WEEKDAY} (?:of )?(last|this|next) week\b", lambda m, d: _day_of_week(d, m[1], m[2])),
         (rf"\b(last|this|next) week,? on {_WEEKDAY}{_NO_DATE}", lambda m, d: _day_of_week(d, m[2], m[1])),
         (rf"\b(?:next|this|this coming) {_WEEKDAY}{_NO_DATE}", lambda m, d: weekday_from(d, m[1], 1)),
+        (rf"\b(?:next|this coming) {_SHORT_WEEKDAY}{_NO_DATE}", lambda m, d: weekday_from(d, m[1], 1)),
         (rf"\b(?:last|this past) {_MONTH}\b", lambda m, d: _nearest_month(d, m[1], -1)),
         (rf"\bnext {_MONTH}\b", lambda m, d: _nearest_month(d, m[1], 1)),
         (
@@ -217,18 +246,21 @@ def time_rules() -> tuple[Rule, ...]:
             lambda m, d: _week_of_month(_nearest_month(d, m[2], 0), _ORDINAL_WEEKS[m[1]]),
         ),
         (
-            rf"\b{_NUMERAL}{_AND}{_NUMERAL}(?: of)? {_MONTH}\b{_NO_YEAR}",
+            rf"\b{_NUMERAL}{_AND}{_NUMERAL}(?: of)? {_SHORT_MONTH}(?!\w){_NO_YEAR}",
             lambda m, d: _nearest_days(d, m[3], int(m[1]), int(m[2])),
         ),
         (
-            rf"\b{_MONTH} {_NUMERAL} ?[-–] ?{_NUMERAL}\b{_NO_YEAR}",
+            rf"\b{_SHORT_MONTH} {_NUMERAL} ?[-–] ?{_NUMERAL}\b{_NO_YEAR}",
             lambda m, d: _nearest_days(d, m[1], int(m[2]), int(m[3])),
         ),
         (
-            rf"\b{_NUMERAL}(?: of)? {_MONTH}\b{_NO_YEAR}",
-            lambda m, d: _nearest_days(d, m[2], int(m[1]), int(m[1])),
+            rf"\b{_NUMERAL}(?: of)? {_SHORT_MONTH}(?!\w){_NO_YEAR}",
+            lambda m, d: None if _is_verb(m, m[2]) else _nearest_days(d, m[2], int(m[1]), int(m[1])),
         ),
-        (rf"\b{_MONTH} {_NUMERAL}\b{_NO_YEAR}", lambda m, d: _nearest_days(d, m[1], int(m[2]), int(m[2]))),
+        (
+            rf"\b{_SHORT_MONTH} {_NUMERAL}\b{_NO_YEAR}",
+            lambda m, d: None if _is_verb(m, m[1]) else _nearest_days(d, m[1], int(m[2]), int(m[2])),
+        ),
         (
             rf"\b(?:in|during|since|by|early|late) {_MONTH}\b(?!,? (?:\d|of \d))",
             lambda m, d: _nearest_month(d, m[1], 0),
@@ -254,6 +286,15 @@ def _tense(match: re.Match[str]) -> Literal["past", "future"] | None:
     return "past" if before else None
 
 
+def _is_verb(match: re.Match[str], month: str) -> bool:
+    """Whether a month beside a number is a verb: "we march 12 miles", "you may 2 or 3 times", "only 2 may enter"."""
+    if month not in ("may", "march") or (match[0][-1].isalpha() and match[0][-3:] in ("st", "nd", "rd", "th")):
+        return False
+    text = match.string
+    before = text[max(0, match.start() - _NEARBY) : match.start()]
+    return _BEFORE_A_DAY.search(before) is None and _VERB_AND_NUMBER.match(text, match.end()) is not None
+
+
 def _month_number(name: str) -> int:
     return next(i for i, month in enumerate(MONTHS, start=1) if month.startswith(name.rstrip(".")[:3]))
 
@@ -261,6 +302,14 @@ def _month_number(name: str) -> int:
 def _day(year: int, month: int, day: int) -> Days:
     value = date(year, month, day)
     return value, value
+
+
+def _numeric(match: re.Match[str], _: date) -> Days | None:
+    """3.9.2024 is a day of September; 3/9/2024 is ambiguous, unless one of the numbers is no month."""
+    first, second, year = int(match[1]), int(match[3]), int(match[4])
+    if match[2] == "." or first > 12 or first == second:
+        return _day(year, second, first)
+    return _day(year, first, second) if second > 12 else None
 
 
 def _between(year: int, month: str, day: int, last_month: str, last_day: int | None) -> Days | None:
@@ -312,8 +361,12 @@ _STEPS = {"last": -1, "past": -1, "this": 0, "next": 1}
 
 
 def weekday_from(day: date, name: str, direction: int) -> Days:
-    """The next weekday of a name after a day, or before it if the direction is negative; never the day itself."""
-    gap = (day.weekday() - WEEKDAYS.index(name)) % 7 if direction < 0 else (WEEKDAYS.index(name) - day.weekday()) % 7
+    """The next weekday of a name after a day, or before it if the direction is negative; never the day itself.
+
+    A short name will do.
+    """
+    number = next(at for at, each in enumerate(WEEKDAYS) if each.startswith(name[:3]))
+    gap = (day.weekday() - number) % 7 if direction < 0 else (number - day.weekday()) % 7
     return _offset(day, direction * (gap or 7))
 
 
@@ -378,6 +431,27 @@ _MAY_AS_MONTH = re.compile(
 )
 
 
+_FULL_NAMES = {month[:3]: month for month in MONTHS} | {"sept": "september"}
+_SHORT_NAME = re.compile(
+    rf"(?:(?<=\d )|(?<=\d(?:st|nd|rd|th) )|(?<=\b(?:in|of|on) )|(?<=\bearly )|(?<=\b(?:last|next|this|late) )"
+    rf"|(?<=\b(?:since|until) )|(?<=\bduring ))({'|'.join(_FULL_NAMES)})\b\.?(?!['’])"
+    rf"|\b({'|'.join(_FULL_NAMES)})\b\.?(?=,? \d)"
+)
+_IN_NUMBERS = re.compile(r"(?<![\w./-])(?:(\d{4})-(\d\d)-(\d\d)|\d{1,2}([./])\d{1,2}\4(?:19|20)\d\d)(?![\w/-]|\.\d)")
+
+
+def _spelled_out(lowered: str) -> str:
+    """A question with its short names of months and its dates in numbers written in full: "3 september 2024"."""
+
+    def in_words(match: re.Match[str]) -> str:
+        found = find_times(match[0], None, time_rules())
+        days = found[0][2] if found else None
+        return match[0] if days is None else f"{days[0].day} {MONTHS[days[0].month - 1]} {days[0].year}"
+
+    full = _SHORT_NAME.sub(lambda match: _FULL_NAMES[match[1] or match[2]], lowered)
+    return _IN_NUMBERS.sub(in_words, full)
+
+
 def _days_beside(text: str, month: re.Match[str]) -> list[int]:
     """The days of the month that are named before or after its name: "12 and 13 May", "May 30 or 31"."""
     before = _DAYS_BEFORE.search(text, max(0, month.start() - _NEARBY), month.start())
@@ -397,7 +471,7 @@ def calendar_parts(text: str, asked_on: date | None = None) -> list[CalendarPart
     Returns:
         The dates in order, without duplicates. "in May" gives only the month; "7 May 2023" gives all three parts.
     """
-    lowered = text.lower()
+    lowered = _spelled_out(text.lower())
     is_may_named = _MAY_AS_MONTH.search(lowered) is not None
     years = [(year.start(), int(year[1])) for year in _YEAR_WORD.finditer(lowered)]
     without_years = _YEAR_WORD.sub(lambda year: " " * len(year[0]), lowered)  # a slice may cut a year in two

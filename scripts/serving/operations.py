@@ -175,8 +175,9 @@ class AddedTurns(BaseModel):
 class Hit(BaseModel):
     """A memory that was found, with its source turns.
 
-    ``same`` lists turns of its space that say the same, ``elsewhere`` those of other spaces. ``until`` is the day
-    (ISO 8601) on which a later fact replaced it; null while it is valid.
+    ``same`` lists turns of its space that say the same, ``elsewhere`` those of other spaces. ``spoken_at`` is when it
+    was said, ``again`` when they were (ISO 8601, UTC). ``until`` is the day on which a later fact replaced it; null
+    while it is valid.
     """
 
     space: str
@@ -188,6 +189,8 @@ class Hit(BaseModel):
     signals: dict[str, float]
     same: list[str]
     elsewhere: dict[str, list[str]]
+    spoken_at: str | None
+    again: list[str]
     until: str | None
 
 

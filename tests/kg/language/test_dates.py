@@ -119,13 +119,14 @@ def said(text: str) -> list[tuple[str, str]]:
         ("It was last Friday, 4 October", "2024-10-04"),
         ("next Tuesday the 5th of November", "2024-11-05"),
         ("on Friday, 2024-11-01", "2024-11-01"),
+        ("on Monday, Nov 4", "2024-11-04"),
     ],
 )
 def test_a_weekday_before_a_date_is_no_expression_of_its_own(text: str, day: str) -> None:
     assert said(text) == [(day, day)]
 
 
-@pytest.mark.parametrize("text", ["on Friday the 4th", "on Monday, Nov 4", "this Friday 18th"])
+@pytest.mark.parametrize("text", ["on Friday the 4th", "this Friday 18th"])
 def test_a_weekday_before_a_date_that_cannot_be_resolved_is_left_out(text: str) -> None:
     assert said(text) == []
 
@@ -317,3 +318,53 @@ def test_relative_words_of_a_question_count_when_they_name_at_most_a_week() -> N
     assert len(calendar_parts("What did I buy last week?", SPOKEN)) == 7
     assert calendar_parts("What did I buy last month?", SPOKEN) == []
     assert calendar_parts("What did I buy yesterday?") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "spoken_on", "day"),
+    [
+        ("I moved on Feb 29", "2024-03-01", "2024-02-29"), ("Jan 2 we leave", "2024-12-30", "2025-01-02"),
+        ("We left 3 Sept.", "2024-10-01", "2024-09-03"), ("I fell last Tue", "2021-05-18", "2021-05-11"),
+        ("I'm flying to Rome next Fri", "2021-05-18", "2021-05-21"), ("I bought it Monday", "2025-01-03", "2024-12-30"),
+        ("I will sell it Monday.", "2025-01-03", "2025-01-06"), ("We went Sunday evening", "2025-01-03", "2024-12-29"),
+        ("The wedding was 25/12/2024", "2025-01-03", "2024-12-25"),
+        ("It was 12/25/2024", "2025-01-03", "2024-12-25"),
+        ("Das war am 3.9.2024.", "2025-01-03", "2024-09-03"), ("See you May 2!", "2024-04-20", "2024-05-02"),
+        ("The March 12 meeting", "2024-03-01", "2024-03-12"),
+        ("We were born March 3rd in Rome", "2024-03-01", "2024-03-03"),
+    ],
+)  # fmt: skip
+def test_short_names_bare_weekdays_and_dates_in_numbers_are_read(text: str, spoken_on: str, day: str) -> None:
+    (found,) = resolve_times(text, date.fromisoformat(spoken_on))
+    assert found.first == found.last == date.fromisoformat(day)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "They made us march 12 miles in the rain.", "You may 2 or 3 times a week skip it.", "We march 3 abreast.",
+        "Only 2 may enter the room.", "It was 3/4/2024 or so", "Every Monday I swam", "I swam every Monday.",
+        "Monday is my day off.", "The sun was hot", "I like Fri", "It cost 1.5.2 or so", "version 10.11.20205",
+    ],
+)  # fmt: skip
+def test_verbs_numbers_and_days_of_every_week_are_no_dates(text: str) -> None:
+    assert resolve_times(text, date(2024, 8, 20)) == []
+
+
+@pytest.mark.parametrize(
+    ("short", "full"),
+    [
+        ("What was lunch like on Sept 3?", "What was lunch like on September 3?"),
+        ("When did Ann have lunch in Feb 2024?", "When did Ann have lunch in February 2024?"),
+        ("What happened on 2024-09-03?", "What happened on 3 September 2024?"),
+        ("What happened on 3.9.2024?", "What happened on 3 September 2024?"),
+        ("And on 25/12/2024?", "And on 25 December 2024?"), ("What did she do in Jan.?", "What did she do in January?"),
+        ("And on the 5th Oct?", "And on the 5th October?"),
+    ],
+)  # fmt: skip
+def test_a_question_may_write_a_date_in_short(short: str, full: str) -> None:
+    assert calendar_parts(short) == calendar_parts(full) != []
+
+
+def test_short_names_of_people_in_a_question_are_no_months() -> None:
+    assert calendar_parts("Did Jan tell Mar about Dec?") == []
