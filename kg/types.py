@@ -20,6 +20,8 @@ from locigraph.kg.times import TIME_RANGE, is_in_range
 SpaceId = NewType("SpaceId", str)
 TurnId = NewType("TurnId", str)
 NodeId = NewType("NodeId", str)
+#: A value of metadata.
+Scalar = str | int | float | bool
 Attributes = Mapping[str, str | int | float | bool | list[str]]
 
 #: Recorded time of undated turns: earlier than every real date, so that they are visible at any ``as_of``.
@@ -97,7 +99,8 @@ class Turn:
     ``spoken_at`` comes from the data, never from the wall clock; None where the corpus gives no date. Relative dates in
     the text are resolved on the day in UTC; give local times without a time zone if days should be local.
     ``position`` counts the turns of a conversation from 0, in the order they were spoken. The store assigns it: the
-    positions of turns that are being appended only give their order relative to each other.
+    positions of turns that are being appended only give their order relative to each other. ``metadata`` are for
+    filters (see ``kg.metadata``), and at ``expires_at`` the turn is to be forgotten; neither is part of the content.
     """
 
     space: SpaceId
@@ -109,6 +112,8 @@ class Turn:
     text: str
     spoken_at: datetime | None = None
     image_caption: str | None = None
+    metadata: Mapping[str, Scalar] = field(default_factory=dict, hash=False)
+    expires_at: datetime | None = None
 
     @property
     def recorded_at(self) -> datetime:
@@ -145,8 +150,10 @@ class Turn:
         for name in ("text", "image_caption"):
             if not is_text(getattr(self, name) or ""):
                 return name, getattr(self, name), f"at most {MAX_TEXT_BYTES} bytes without NUL or lone surrogates"
-        if self.spoken_at is not None and not is_in_range(self.spoken_at):
-            return "spoken_at", str(self.spoken_at), TIME_RANGE
+        for name in ("spoken_at", "expires_at"):
+            time = getattr(self, name)
+            if time is not None and not is_in_range(time):
+                return name, str(time), TIME_RANGE
         if not 0 <= self.position < _MAX_POSITION:
             return "position", self.position, f"0 or more, below {_MAX_POSITION}"
         return None
@@ -175,16 +182,15 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """Whose words a node contains.
+class Said:
+    """What is known of a turn beside its words."""
 
-    Attributes:
-        speakers: Those who spoke them.
-        spoken_at: When the last of them were spoken, in UTC; None if that is not known.
-    """
-
-    speakers: frozenset[str]
+    turn_id: TurnId
+    session: str
+    speaker: str
     spoken_at: datetime | None = None
+    metadata: Mapping[str, Scalar] = field(default_factory=dict, hash=False)
+    expires_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

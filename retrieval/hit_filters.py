@@ -13,7 +13,8 @@ from itertools import pairwise
 from typing import Protocol
 
 from locigraph.kg.language.tokens import normalised, telling_signs
-from locigraph.kg.types import NodeId, SpaceId
+from locigraph.kg.types import NodeId, Said, SpaceId
+from locigraph.retrieval.conditions import Condition
 from locigraph.retrieval.hits import searches
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, MOST_FOUND, Hit, Result, Retriever, Timing
 from locigraph.retrieval.wrapping import WrappingRetriever
@@ -33,6 +34,10 @@ class Known(Protocol):
     @property
     def until(self) -> date | None:
         """The day on which something later took its place; None while it holds."""
+
+    @property
+    def said(self) -> Sequence[Said]:
+        """The turns whose words it contains."""
 
 
 #: Reads what is known of nodes; a deleted node is left out.
@@ -165,6 +170,9 @@ class FilteredRetriever(WrappingRetriever):
         origins_of: Reads whose words nodes contain, and whether they still hold.
         speakers: Names of speakers; a hit is kept only if all of its speakers are among them. None keeps all hits.
             Names that differ only in how Unicode composes their letters are the same.
+        condition: What all turns whose words a hit contains must satisfy, as ``retrieval.conditions`` reads it; None
+            for no condition.
+        now: Hits with words that expire until then are left out; None if none do.
         fold: Similarity in (0, 1] from which two texts count as near-duplicates; None folds nothing.
     """
 
@@ -174,11 +182,15 @@ class FilteredRetriever(WrappingRetriever):
         origins_of: OriginsOfNodes,
         *,
         speakers: Collection[str] | None = None,
+        condition: Condition | None = None,
+        now: datetime | None = None,
         fold: float | None = DEFAULT_FOLD,
     ) -> None:
         super().__init__(retriever)
         self._origins_of = origins_of
         self._speakers = None if speakers is None else _composed(speakers)
+        self._condition = condition
+        self._now = now
         self._fold = fold
 
     def retrieve(
@@ -199,11 +211,18 @@ class FilteredRetriever(WrappingRetriever):
         speakers_of = {node: _composed(each.speakers) for node, each in known.items()}
         if self._speakers is not None:
             hits = [hit for hit in hits if speakers_of.get(hit.node_id, frozenset(("",))) <= self._speakers]
+        if self._condition is not None or self._now is not None:
+            hits = [hit for hit in hits if hit.node_id in known and self._admits(hit, known[hit.node_id].said)]
         if self._fold is None:
             return list(hits)
         dated = [replace(hit, spoken_at=each.spoken_at if (each := known.get(hit.node_id)) else None) for hit in hits]
         voices = [(speakers_of.get(node), node in known and known[node].until is None) for node in _ids(hits)]
         return folded(dated, voices, likeness=self._fold)
+
+    def _admits(self, hit: Hit, said: Sequence[Said]) -> bool:
+        if self._now is not None and any(each.expires_at is not None and each.expires_at <= self._now for each in said):
+            return False
+        return self._condition is None or (bool(said) and all(self._condition(each, hit.type) for each in said))
 
 
 def folded(hits: Sequence[Hit], voices: Sequence[object], *, likeness: float = DEFAULT_FOLD) -> list[Hit]:

@@ -153,11 +153,14 @@ class SearchFilter:
             have IDs of the form that ``kg.joint.joint_name`` writes. An empty name or tuple is an error.
         types: Node types that may be found; None for all.
         as_of: Nodes recorded later are invisible; None hides nothing.
+        only: Nodes of one space that may be found; None for all. A search that cannot limit itself to them may find
+            others, too.
     """
 
     space: str | tuple[str, ...]
     types: tuple[str, ...] | None = None
     as_of: datetime | None = None
+    only: frozenset[NodeId] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ def forget(
     turns: Names | None = None,
     user: str | None = None,
     agent: str | None = None,
+    expired: bool = False,
     yes: bool = False,
     restore: bool = False,
     store: str = "data/graph.sqlite",
@@ -29,6 +30,7 @@ def forget(
         turns: IDs of turns of the space; null for all its turns, which needs --yes.
         user: Erase all spaces of this user, all or none; needs --yes.
         agent: Erase all spaces of this agent; with a user, those that belong to both.
+        expired: Whether to erase, in all spaces, the turns that were added to be kept until a time that has passed.
         yes: Confirms erasing whole spaces; required, since there is no prompt.
         restore: Whether to allow forgotten turns of one space again instead: they are not recovered, but the next build
             of their file adds them.
@@ -46,6 +48,12 @@ def forget(
     from locigraph.scripts.memory import Memory
 
     scope = Scope(user, agent)
+    if expired:
+        if space is not None or turns is not None or scope or restore:
+            raise LocigraphError("--expired erases turns of all spaces whose time has come; name nothing else with it")
+        with Memory.open(store, index=index, encoder=encoder, checkpoint=checkpoint, access="write") as memory:
+            print(f"{counted(memory.forget_expired(), 'turn')} erased, whose time had come")
+        return
     options.check_named(space, scope)
     if restore and (space is None or scope):
         raise LocigraphError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from locigraph.kg.name_list import Names
 from locigraph.retrieval.hit_filters import DEFAULT_FOLD
 from locigraph.scripts.assembly.settings import (
@@ -31,6 +33,7 @@ def recall(
     as_of: str | None = None,
     speaker: Names | None = None,
     fold: float | None = DEFAULT_FOLD,
+    filter: dict[str, Any] | None = None,
     top_k: int = 10,
     budget_tokens: int | None = None,
     budget_kinds: dict[str, int] | None = None,
@@ -62,6 +65,8 @@ def recall(
         speaker: Show only memories in the words of this speaker, or of these speakers; null for all.
         fold: Word similarity, above 0 and up to 1, from which two texts of the same speakers count as duplicates and
             are shown as one hit; null folds nothing.
+        filter: Show only memories whose turns satisfy these conditions on their metadata, such as
+            '{"project": {"$ne": "boats"}}', or on $speaker, $session, $turn, $spoken_at and $type; null for no filter.
         top_k: Number of memories to show.
         budget_tokens: Size of a context in tokens: shows the best memories that fit into it, with dates and source
             turns, in chronological order or that of the strategy. null for ``top_k`` memories with their scores.
@@ -106,6 +111,7 @@ def recall(
             reranker=reranker,
             speaker=speaker,
             fold=fold,
+            filter=filter,
             queries=query_generator,
         )
     if json:

@@ -42,8 +42,13 @@ def redacted(text: str) -> str:
 
 
 def redacted_turn(turn: Turn) -> Turn:
-    """A turn with the secrets in its text and image caption replaced."""
-    return replace(turn, text=redacted(turn.text), image_caption=turn.image_caption and redacted(turn.image_caption))
+    """A turn with the secrets in its text, image caption and metadata replaced."""
+    return replace(
+        turn,
+        text=redacted(turn.text),
+        image_caption=turn.image_caption and redacted(turn.image_caption),
+        metadata={name: redacted(value) if isinstance(value, str) else value for name, value in turn.metadata.items()},
+    )
 
 
 def _is_card(digits: str) -> bool:

@@ -6,20 +6,30 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, Select, bindparam, func, select, update
 
 from locigraph.kg.errors import StoreError, UnknownSpaceError
+from locigraph.kg.schema import EPISODE
 from locigraph.kg.store import sequence, tables, tombstones
 from locigraph.kg.store import standing as standing_
 from locigraph.kg.store import turns as turns_
 from locigraph.kg.store.database import Database
-from locigraph.kg.store.rows import turn_of
+from locigraph.kg.store.rows import said_of, turn_of
 from locigraph.kg.store.statements import rows_in
-from locigraph.kg.times import optional_moment
-from locigraph.kg.types import UNSTORABLE, NodeId, Origin, Scope, SpaceId, Turn, TurnId, TurnState
+from locigraph.kg.times import epoch, optional_moment
+from locigraph.kg.types import UNSTORABLE, NodeId, Said, Scope, SpaceId, Turn, TurnId, TurnState
 
 _KNOWN = select(tables.spaces.c.space).where(tables.spaces.c.space == bindparam("space"))
+
+
+def _said_by_node() -> Select[Any]:
+    turns = tables.turns.c
+    return select(
+        tables.nodes.c.id, turns.turn_id, turns.session_id, turns.speaker, turns.spoken_at, turns.metadata,
+        turns.expires_at,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,29 +192,48 @@ class Conversations(Database):
             rows = connection.execute(query) if spaces is None else rows_in(connection, query, table.space, spaces)
             return {SpaceId(row.space): optional_moment(row.latest) for row in rows}
 
-    def origins_of(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, Origin]:
-        """Whose words nodes contain, and when they were spoken; turns that only repeated the statement are left out.
+    def origins_of(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, tuple[Said, ...]]:
+        """The turns whose words nodes contain; those that only repeated the statement are left out.
 
         Nodes that are not stored are left out.
         """
         nodes, sources, turns = tables.nodes, tables.provenance, tables.turns
         query = (
-            select(nodes.c.id, turns.c.speaker, turns.c.spoken_at)
+            _said_by_node()
             .join(sources, sources.c.node_key == nodes.c.key)
             .join(turns, turns.c.key == sources.c.turn_key)
             .where(nodes.c.space == space, sources.c.worded)
         )
-        found: dict[NodeId, list[tuple[str, int | None]]] = {}
+        found: dict[NodeId, list[Said]] = {}
         with self._read() as connection:
             for row in rows_in(connection, query, nodes.c.id, ids):
-                found.setdefault(NodeId(row.id), []).append((row.speaker, row.spoken_at))
-        return {
-            node: Origin(
-                frozenset(speaker for speaker, _ in said),
-                optional_moment(max((time for _, time in said if time is not None), default=None)),
-            )
-            for node, said in found.items()
-        }
+                found.setdefault(NodeId(row.id), []).append(said_of(row))
+        return {node: tuple(said) for node, said in found.items()}
+
+    def said_in(self, space: SpaceId) -> dict[NodeId, Said]:
+        """The turns of a space that are consolidated, by their nodes."""
+        nodes, sources, turns = tables.nodes, tables.provenance, tables.turns
+        query = (
+            _said_by_node()
+            .join(sources, sources.c.node_key == nodes.c.key)
+            .join(turns, turns.c.key == sources.c.turn_key)
+            .where(nodes.c.space == space, nodes.c.type == EPISODE, sources.c.worded)
+        )
+        with self._read() as connection:
+            return {NodeId(row.id): said_of(row) for row in connection.execute(query)}
+
+    def expired(self, now: datetime, spaces: Sequence[SpaceId] | None = None) -> dict[SpaceId, list[TurnId]]:
+        """The turns of some spaces, or of all, whose time has come to be forgotten."""
+        table = tables.turns.c
+        query = (
+            select(table.space, table.turn_id).where(table.expires_at <= epoch(now)).order_by(table.space, table.key)
+        )
+        found: dict[SpaceId, list[TurnId]] = {}
+        with self._read() as connection:
+            rows = connection.execute(query) if spaces is None else rows_in(connection, query, table.space, spaces)
+            for row in rows:
+                found.setdefault(SpaceId(row.space), []).append(TurnId(row.turn_id))
+        return found
 
     def retry_turn(self, space: SpaceId, turn_id: TurnId) -> None:
         """Make a failed turn pending again.

@@ -8,20 +8,30 @@ from typing import Any
 from locigraph.kg.errors import TurnConflictError, same_beginning, shortened
 from locigraph.kg.store.sequence import NEW
 from locigraph.kg.times import moment, optional_epoch, optional_moment
-from locigraph.kg.types import Node, NodeId, NodeStatus, SpaceId, Turn, TurnId, TurnState
+from locigraph.kg.types import Node, NodeId, NodeStatus, Said, SpaceId, Turn, TurnId, TurnState
 
 
 def turn_row(turn: Turn) -> dict[str, Any]:
     """A new turn as a row: pending, and not yet placed in the conversation."""
     is_new = {"position": NEW, "state": TurnState.PENDING, "error": None}
-    return {"space": turn.space, "turn_id": turn.turn_id, **content_of(turn), **is_new}
+    beside = {"metadata": dict(turn.metadata) or None, "expires_at": optional_epoch(turn.expires_at)}
+    return {"space": turn.space, "turn_id": turn.turn_id, **content_of(turn), **beside, **is_new}
 
 
 def turn_of(row: Any) -> Turn:
     """A row as a turn."""
     return Turn(
         SpaceId(row.space), TurnId(row.turn_id), row.conversation_id, row.session_id, row.position, row.speaker,
-        row.text, optional_moment(row.spoken_at), row.image_caption,
+        row.text, optional_moment(row.spoken_at), row.image_caption, row.metadata or {},
+        optional_moment(row.expires_at),
+    )  # fmt: skip
+
+
+def said_of(row: Any) -> Said:
+    """What a row says of a turn beside its words."""
+    return Said(
+        TurnId(row.turn_id), row.session_id, row.speaker, optional_moment(row.spoken_at), row.metadata or {},
+        optional_moment(row.expires_at),
     )  # fmt: skip
 
 
@@ -47,7 +57,7 @@ def _apart(was: object, now: object) -> tuple[str, str]:
 
 
 def content_of(turn: Turn) -> dict[str, str | int | None]:
-    """All fields of a turn that define its content: all but space, id and position."""
+    """All fields of a turn that define its content: all but space, id, position, metadata and the time to forget it."""
     return {
         "conversation_id": turn.conversation_id, "session_id": turn.session_id, "text": turn.text,
         "speaker": turn.speaker, "image_caption": turn.image_caption, "spoken_at": optional_epoch(turn.spoken_at),

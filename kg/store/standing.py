@@ -22,6 +22,7 @@ class Standing:
         pending: Number of its turns that are not consolidated yet.
         failed: Number of its turns whose consolidation failed.
         is_due: Whether its graph embeddings have to be brought up to date.
+        expires_at: When the first of its turns is to be forgotten, in seconds since 1970; None if none is.
     """
 
     scope: Scope
@@ -29,6 +30,7 @@ class Standing:
     pending: int
     failed: int
     is_due: bool
+    expires_at: int | None = None
 
 
 _SPACE = spaces.c.space
@@ -44,6 +46,7 @@ _ALL = select(
         for state in (TurnState.PENDING, TurnState.FAILED)
     ),
     exists().where(changed_spaces.c.space == _SPACE).label("due"),
+    select(func.min(turns.c.expires_at)).where(turns.c.space == _SPACE).scalar_subquery().label("expires_at"),
 ).order_by(_SPACE)
 _NAMED = _ALL.where(_SPACE.in_(bindparam("named", expanding=True)))
 
@@ -55,6 +58,6 @@ def standings(connection: Connection, named: Sequence[SpaceId] | None) -> dict[S
     else:
         rows = [row for part in chunks(named) for row in connection.execute(_NAMED, {"named": list(part)})]
     return {
-        SpaceId(name): Standing(Scope(user, agent), revision, pending, failed, bool(is_due))
-        for name, user, agent, revision, pending, failed, is_due in rows
+        SpaceId(name): Standing(Scope(user, agent), revision, pending, failed, bool(is_due), expires_at)
+        for name, user, agent, revision, pending, failed, is_due, expires_at in rows
     }

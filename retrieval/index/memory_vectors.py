@@ -19,6 +19,7 @@ from locigraph.kg.types import NodeId
 from locigraph.retrieval.errors import FilterError
 from locigraph.retrieval.protocols import SearchFilter, VectorMatch
 
+_FEW = 8  # of so many rows one has to be searched for, to look up which these are
 _ROW_BYTES = 500  # of a row's objects, without its vector
 
 
@@ -137,8 +138,17 @@ class MemoryVectors:
         scores = self._room[scope.space][: len(rows)] @ vector
         latest = None if scope.as_of is None else epoch(scope.as_of)
         matches: list[VectorMatch] = []
-        for at in _best_first(scores, top_k):  # building a result for every row would outlast the search
+        only = scope.only
+        # Building a result for every row would outlast the search.
+        if only is None or len(only) > len(rows) // _FEW:
+            order = _best_first(scores, top_k)
+        else:
+            position = self._position[scope.space]
+            order = _best_of(scores, [position[node] for node in only if node in position], top_k)
+        for at in order:
             row, recorded_at = rows[at]
+            if only is not None and row.node_id not in only:
+                continue
             score = float(scores[at])
             if matches and len(matches) >= top_k and score < matches[-1].score:
                 break
@@ -150,6 +160,13 @@ class MemoryVectors:
 def _capacity(rows: int) -> int:
     """Rows for which there is room once there are so many: some more, so that adding one seldom copies them."""
     return rows + rows // 4 + 8
+
+
+def _best_of(scores: NDArray[np.float32], places: Sequence[int], top_k: int) -> Iterator[int]:
+    """Some positions of the scores, highest first, then by position."""
+    among = np.sort(np.array(places, dtype=np.int64))
+    for at in _best_first(scores[among], top_k):
+        yield int(among[at])
 
 
 def _best_first(scores: NDArray[np.float32], top_k: int) -> Iterator[int]:

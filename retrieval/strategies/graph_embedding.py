@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from locigraph.kg.schema import EPISODE
-from locigraph.kg.types import SpaceId
+from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.hits import hits_of_matches
 from locigraph.retrieval.protocols import (
@@ -39,6 +39,7 @@ class GraphEmbeddingRetriever(Retriever):
         view_of: Returns the name under which the collection holds a space as of a time, or the names of several spaces
             that are searched together. None: the collection holds each space under its own name, with embeddings of the
             present graph, and nodes recorded after ``as_of`` are filtered out.
+        only: The only nodes of a single space that need be found; None for all.
 
     Raises:
         IndexMismatchError: If the collection and the query encoder belong to different checkpoints.
@@ -53,6 +54,7 @@ class GraphEmbeddingRetriever(Retriever):
         texts: NodeTexts,
         *,
         view_of: Callable[[SpaceId, datetime | None], str | tuple[str, ...]] | None = None,
+        only: frozenset[NodeId] | None = None,
     ) -> None:
         if collection.version != encoder.version:
             raise IndexMismatchError(
@@ -64,6 +66,7 @@ class GraphEmbeddingRetriever(Retriever):
         self._encoder = encoder
         self._texts = texts
         self._view_of = view_of
+        self._only = only
         self._queries: tuple[QueryGenerator, LastDay] | None = None
 
     def with_queries(self, queries: QueryGenerator, last_day: LastDay) -> Self:
@@ -94,7 +97,7 @@ class GraphEmbeddingRetriever(Retriever):
             vector = (vector + np.mean(more, axis=0)) / 2
         watch.encoded()
         view = space if self._view_of is None else self._view_of(space, as_of)
-        matches = self._collection.search(vector, SearchFilter(view, _TYPES, as_of), top_k=top_k)
+        matches = self._collection.search(vector, SearchFilter(view, _TYPES, as_of, self._only), top_k=top_k)
         timing = watch.timing()
         # Called even when nothing was found, since an unknown space is an error and not an empty result.
         texts = self._texts(space, [match.node_id for match in matches], as_of)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from locigraph.consolidation.errors import LanguageModelError
 from locigraph.kg.errors import LocigraphError, StoreError, shortened
+from locigraph.kg.metadata import metadata_of
 from locigraph.kg.store import Store
 from locigraph.kg.types import NAME_RULE, UNSTORABLE, Scope, SpaceId, Turn, TurnId, TurnState, is_name
 from locigraph.retrieval.errors import RetrievalError
@@ -78,6 +79,8 @@ def _turn(
     image_caption: str | None = None,
     user: str | None = None,
     agent: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    expires_at: str | datetime | None = None,
 ) -> tuple[Turn, Scope]:
     texts: dict[str, object] = {"space": space, "session": session, "speaker": speaker, "text": text}
     optional = {"turn_id": turn_id, "image_caption": image_caption, "user": user, "agent": agent}
@@ -93,7 +96,11 @@ def _turn(
         )
     time = options.time_of(spoken_at)
     name = new_turn_id() if turn_id is None else TurnId(turn_id)
-    return Turn(SpaceId(space), name, space, session, place, speaker, text, time, image_caption), Scope(user, agent)
+    ends = options.time_of(expires_at)
+    turn = Turn(
+        SpaceId(space), name, space, session, place, speaker, text, time, image_caption, metadata_of(metadata), ends
+    )  # fmt: skip
+    return turn, Scope(user, agent)
 
 
 def new_turn_id() -> TurnId:

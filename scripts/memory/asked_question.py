@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from locigraph.kg.types import Scope
+from locigraph.retrieval.conditions import Condition, parsed
 from locigraph.retrieval.hit_filters import DEFAULT_FOLD
 from locigraph.scripts.assembly import options
 
@@ -36,6 +37,7 @@ class AskedQuestion:
     reranker: str | None = None
     speaker: str | Sequence[str] | None = None
     fold: float | None = DEFAULT_FOLD
+    filter: Mapping[str, Any] | None = None
     queries: QueryGenerator | None = None
 
     def __post_init__(self) -> None:
@@ -50,6 +52,12 @@ class AskedQuestion:
             queries=self.queries,
         )
         options.time_of(self.as_of)
+        _ = self.condition
+
+    @cached_property
+    def condition(self) -> Condition | None:
+        """What the turns of hits must satisfy; None for no condition."""
+        return None if self.filter is None else parsed(self.filter)
 
     @cached_property
     def time(self) -> datetime | None:

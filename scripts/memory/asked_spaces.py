@@ -63,23 +63,36 @@ class AskedSpaces:
         standings: The spaces, and how they stand.
         known: Keeps what answers show of nodes.
         is_joint: Whether strategies see them as one graph, in which IDs are prefixed with their space.
+        only: The only nodes of a single space that need be found; None for all.
 
     Attributes:
         standings: As given.
         spaces: The spaces.
         is_joint: As given.
+        only: As given.
         name: Name of the space that strategies are told to search.
     """
 
     def __init__(
-        self, graph: Store, standings: Mapping[SpaceId, Standing], known: KnownNodes, *, is_joint: bool
+        self,
+        graph: Store,
+        standings: Mapping[SpaceId, Standing],
+        known: KnownNodes,
+        *,
+        is_joint: bool,
+        only: frozenset[NodeId] | None = None,
     ) -> None:
         self._graph = graph
         self._known = known
         self.standings = standings
         self.spaces: Sequence[SpaceId] = [*standings]
-        self.is_joint = is_joint
+        self.is_joint, self.only = is_joint, only
         self.name = SpaceId("spaces asked together") if is_joint else self.spaces[0]
+
+    @property
+    def have_expiring(self) -> bool:
+        """Whether some of their turns are to be forgotten one day."""
+        return any(each.expires_at is not None for each in self.standings.values())
 
     def _nodes(self, ids: Sequence[NodeId]) -> Mapping[NodeId, KnownNode]:
         """At least these nodes, as they are now."""

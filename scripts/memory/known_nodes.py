@@ -11,7 +11,7 @@ from threading import Lock
 from locigraph.kg.schema import dated_types
 from locigraph.kg.store import Store
 from locigraph.kg.store.standing import Standing
-from locigraph.kg.types import NodeId, Origin, SpaceId
+from locigraph.kg.types import NodeId, Said, SpaceId
 
 _MOST_LETTERS = 50_000_000
 _OVERHEAD = 400  # what a node takes beside its text
@@ -23,15 +23,23 @@ class KnownNode:
 
     Attributes:
         text: Its description; None if it is archived or gone.
-        speakers: Those whose words it contains; empty if it is gone.
+        said: The turns whose words it contains; empty if it is gone.
         until: The day on which it ceased to be valid; None while it is.
-        spoken_at: When the last of these words were spoken; None if that is not known.
     """
 
     text: str | None
-    speakers: frozenset[str]
+    said: tuple[Said, ...] = ()
     until: date | None = None
-    spoken_at: datetime | None = None
+
+    @property
+    def speakers(self) -> frozenset[str]:
+        """Those whose words it contains; empty if it is gone."""
+        return frozenset(each.speaker for each in self.said)
+
+    @property
+    def spoken_at(self) -> datetime | None:
+        """When the last of these words were spoken; None if that is not known."""
+        return max((each.spoken_at for each in self.said if each.spoken_at is not None), default=None)
 
 
 class KnownNodes:
@@ -75,10 +83,9 @@ class KnownNodes:
                 self._kept.pop(space, None)
 
     def _read(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, KnownNode]:
-        origins, nobody = self._graph.origins_of(space, ids), Origin(frozenset())
-        found = {node: KnownNode(None, origins.get(node, nobody).speakers) for node in ids}
+        origins = self._graph.origins_of(space, ids)
+        found = {node: KnownNode(None, origins.get(node, ())) for node in ids}
         for node in self._graph.nodes(space, ids=ids):
-            origin = origins.get(node.id, nobody)
             until = None if node.valid_to is None or node.type in dated_types() else node.valid_to.date()
-            found[node.id] = KnownNode(node.description, origin.speakers, until, origin.spoken_at)
+            found[node.id] = KnownNode(node.description, origins.get(node.id, ()), until)
         return found

@@ -6,7 +6,7 @@ from collections import ChainMap, Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -163,6 +163,8 @@ class Memory:
             try:
                 if flush:
                     with nullcontext() if kind is None else suppress(LocigraphError):
+                        if not self._is_readonly:
+                            self._forget_expired()
                         self.flush()
             finally:
                 self._writing.is_closed = self._lock.is_closed = self._reading.is_closed = True
@@ -190,6 +192,8 @@ class Memory:
         image_caption: str | None = None,
         user: str | None = None,
         agent: str | None = None,
+        metadata: Any = None,  # so that rows of texts can be given as keywords
+        expires_at: str | datetime | None = None,
     ) -> TurnId:
         """Remember one turn; returns its ID.
 
@@ -211,6 +215,10 @@ class Memory:
             user: User to whom the space belongs, for a ``recall`` over all spaces of a user. It can be given with any
                 turn and cannot be changed afterwards. None leaves it as it is.
             agent: Agent to which the space belongs, in the same way.
+            metadata: Names with texts, numbers, booleans, dates or times, for the ``filter`` of ``recall``; at most 64,
+                and 8,192 bytes as JSON.
+            expires_at: From this time on the turn is in no answer, and it is erased with the next change of the memory
+                (see ``forget_expired``); None to keep it.
 
         Raises:
             LocigraphError: If an argument is not text, or there is neither text nor an image caption.
@@ -223,7 +231,7 @@ class Memory:
         turn = {
             "space": space, "session": session, "speaker": speaker, "text": text, "spoken_at": spoken_at,
             "turn_id": new_turn_id() if turn_id is None else turn_id, "image_caption": image_caption, "user": user,
-            "agent": agent,
+            "agent": agent, "metadata": metadata, "expires_at": expires_at,
         }  # fmt: skip
         try:
             (made,) = self.add_many([turn])
@@ -291,6 +299,7 @@ class Memory:
         self._refuse_if_readonly()
         with self._writing:
             writer = self._parts.writer()
+            self._forget_expired_of(dict.fromkeys(turn.space for turn in made))
             if self._parts.waits_for_models:  # for minutes, in which questions are answered from what there is
                 writer.add(made, scoped=scoped)
                 return [turn.turn_id for turn in made]
@@ -312,6 +321,11 @@ class Memory:
         finally:
             with self._counting:
                 self._being_added -= Counter(spaces)
+
+    def _forget_expired_of(self, spaces: Iterable[SpaceId]) -> None:
+        if due := self._graph.expired(datetime.now(UTC), [*spaces]):
+            with self._lock, self._reading:
+                self._forget_expired([*due])
 
     def _refuse_if_unfinished(self, spaces: Iterable[SpaceId]) -> None:
         """Raise LateTurnError if turns of a space are pending that no addition in progress will consolidate."""
@@ -355,6 +369,21 @@ class Memory:
         self._refuse_if_readonly()
         with self._writing, self._lock, self._reading:
             return forgetting.forget(self._parts, space, named, scope)
+
+    def forget_expired(self) -> int:
+        """Permanently erase the turns whose time has come (``expires_at``); returns how many.
+
+        ``add`` and ``explain`` do the same for their spaces, and ``close`` for all.
+        """
+        self._refuse_if_readonly()
+        with self._writing, self._lock, self._reading:
+            return self._forget_expired()
+
+    def _forget_expired(self, spaces: Sequence[SpaceId] | None = None) -> int:
+        expired = self._graph.expired(datetime.now(UTC), spaces)
+        for space, turns in expired.items():
+            forgetting.forget(self._parts, space, turns, ANYBODY)
+        return sum(map(len, expired.values()))
 
     def restore(self, *, space: str, turn_ids: str | Sequence[str] | None = None) -> int:
         """Allow forgotten turns, by default all of the space, to be added again; returns how many were forgotten.
@@ -408,6 +437,7 @@ class Memory:
         reranker: str | None = None,
         speaker: str | Sequence[str] | None = None,
         fold: float | None = DEFAULT_FOLD,
+        filter: Mapping[str, Any] | None = None,
         queries: QueryGenerator | None = None,
     ) -> Recalled:
         """Search one space, or several together, for memories that answer a question; returns them best first.
@@ -434,6 +464,10 @@ class Memory:
             speaker: Name of one or several speakers: only memories in their words are returned. None for all speakers.
             fold: Word similarity, above 0 and up to 1, from which two texts of the same speakers count as duplicates.
                 Duplicates form one hit, whose ``same`` lists the turns of the others. None folds nothing.
+            filter: Only memories in whose words each turn satisfies these conditions on its metadata, such as
+                ``{"project": {"$ne": "boats"}}``; also on ``$speaker``, ``$session``, ``$turn``, ``$spoken_at`` and
+                ``$type``. Operators are ``$eq $ne $in $nin $gt $gte $lt $lte $exists`` and ``$and $or $not``. None for
+                no filter.
             queries: Function that turns the question into the queries of the strategy, such as ``generate_queries``;
                 None for the strategy's default: rules for v1, the question itself for the others.
 
@@ -446,7 +480,7 @@ class Memory:
         asking = AskedQuestion(
             question=question, space=space, user=user, agent=agent, top_k=top_k, budget_tokens=budget_tokens,
             budget_kinds=budget_kinds, as_of=as_of, strategy=strategy, reranker=reranker, speaker=speaker, fold=fold,
-            queries=queries,
+            filter=filter, queries=queries,
         )  # fmt: skip
         found = self._recalled_at_once(asking)
         return self._recalled(asking) if found is None else found
@@ -534,7 +568,7 @@ class Memory:
 
     def _asked(self, asking: AskedQuestion, held: Mapping[SpaceId, Standing] | None = None) -> AskedSpaces:
         named = named_spaces(self._graph, asking.space, asking.scope, held=held)
-        return self._parts.asked(named, is_joint=not isinstance(asking.space, str))
+        return self._parts.asked(named, asking)
 
     def _found(
         self, asking: AskedQuestion, asked: AskedSpaces, strategy: str, found_by: Retriever, notes: Sequence[str]
@@ -544,7 +578,14 @@ class Memory:
 
         speakers = asked.speakers(asking.speaker)
         several = with_queries(found_by, asking.queries, lambda _: self._last_day(asked.spaces))
-        viewed = FilteredRetriever(several, asked.origins_of, speakers=speakers, fold=asking.fold)
+        viewed = FilteredRetriever(
+            several,
+            asked.origins_of,
+            speakers=speakers,
+            condition=asking.condition,
+            now=datetime.now(UTC) if asked.have_expiring else None,
+            fold=asking.fold,
+        )
         retriever = reranked(asking.reranker)(viewed)
         if asking.budget_tokens is None:
             found = retriever.retrieve(asking.question, asked.name, as_of=asking.time, top_k=asking.top_k)
@@ -626,6 +667,9 @@ class Memory:
         if turn_ids is not None and not turn_ids:
             raise LocigraphError("turn_ids is empty; name the turns to explain, or None for the best ones")
         time, name = options.time_of(as_of), options.one_space(space)
+        if not self._is_readonly:
+            with self._writing:
+                self._forget_expired_of([name])
         with self._lock:
             self._graph.require_space(name)
 

@@ -19,8 +19,10 @@ from locigraph.scripts.assembly.settings import DEFAULT, EncoderSettings, IndexS
 from locigraph.scripts.assembly.space_indexes import KeptIndexes
 from locigraph.scripts.assembly.strategies import STRATEGIES, made_of
 from locigraph.scripts.assembly.strategy_choice import require_adapter
+from locigraph.scripts.memory.asked_question import AskedQuestion
 from locigraph.scripts.memory.asked_spaces import AskedSpaces
 from locigraph.scripts.memory.known_nodes import KnownNodes
+from locigraph.scripts.memory.known_turns import KnownTurns
 
 if TYPE_CHECKING:
     from locigraph.consolidation.protocols import Extractor
@@ -86,6 +88,7 @@ class Parts:
         self._embeddings: LiveEmbeddings | None = None
         self._kept = KeptIndexes(self.graph)
         self._known = KnownNodes(self.graph)
+        self._turns = KnownTurns(self.graph)
         self._questions: CheckpointQueryEncoder | None = None
         self.has_forgotten = False
         self.why_no_v2 = "no checkpoint is named" if checkpoint is None else ""
@@ -109,15 +112,20 @@ class Parts:
             self._writer = GraphWriter(self.graph, self._extractor(), plain, keep=_TURNS_KEPT)
         return self._writer
 
-    def asked(self, standings: Mapping[SpaceId, Standing], *, is_joint: bool) -> AskedSpaces:
-        """Spaces that a question searches, each as it stands."""
-        return AskedSpaces(self.graph, standings, self._known, is_joint=is_joint)
+    def asked(self, standings: Mapping[SpaceId, Standing], asking: AskedQuestion) -> AskedSpaces:
+        """The spaces that a question searches, each as it stands."""
+        only = None
+        if asking.condition is not None and isinstance(asking.space, str):
+            ((space, standing),) = standings.items()
+            only = self._turns.satisfying(space, standing, asking.condition, repr(asking.filter))
+        return AskedSpaces(self.graph, standings, self._known, is_joint=not isinstance(asking.space, str), only=only)
 
     def drop(self, spaces: Iterable[SpaceId]) -> None:
         """Discard what is held in memory of spaces from which something is forgotten."""
         spaces = [*spaces]
         self._kept.drop(spaces)
         self._known.drop(spaces)
+        self._turns.drop(spaces)
         self._questions = None  # a question may quote what is forgotten
         forget_compared_texts()
         if self._embeddings is not None:
@@ -284,7 +292,7 @@ class Parts:
 
         spaces = tuple(asked.spaces)
         together = (lambda space, as_of: spaces) if asked.is_joint else None
-        return GraphEmbeddingRetriever(collection, self.questions, asked.texts, view_of=together)
+        return GraphEmbeddingRetriever(collection, self.questions, asked.texts, view_of=together, only=asked.only)
 
     def bring_up_to_date(self, standings: Mapping[SpaceId, Standing]) -> None:
         """Bring v2's graph embeddings of some spaces up to date, if it can be used."""

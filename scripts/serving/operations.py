@@ -76,6 +76,10 @@ class TurnToAdd(_OfSpace):
     image_caption: str | None = Field(None, description="Description of an image that the turn shares.")
     user: str | None = Field(None, description="User to whom the space belongs; it cannot be changed afterwards.")
     agent: str | None = Field(None, description="Agent to which the space belongs; it cannot be changed afterwards.")
+    metadata: dict[str, str | int | float | bool] | None = Field(
+        None, description="Names with texts, numbers or booleans, for the filter of recall."
+    )
+    expires_at: str | None = Field(None, description="When the turn is to be forgotten (ISO 8601); null to keep it.")
 
 
 class TurnsToAdd(Request):
@@ -135,6 +139,11 @@ class Asked(_OfScope):
     fold: float | None = Field(
         DEFAULT_FOLD,
         description="Word similarity from which texts count as duplicates and form one hit; null folds nothing.",
+    )
+    filter: dict[str, Any] | None = Field(
+        None,
+        description='Conditions on the metadata of turns, such as {"project": {"$ne": "boats"}}, and on $speaker, '
+        "$session, $turn, $spoken_at and $type.",
     )
 
 

@@ -35,6 +35,7 @@ from tests.faults.workbench import FakeCachedEncoder
 VICTIM = SpaceId("victim")
 #: A word in every text and ID of the victim's turns, and in no others.
 SECRET = "zanzibar"
+_FILTER = {"$or": [{"$session": {"$exists": True}}, {"project": "boats"}]}
 _QUESTION = f"Who painted the canoe of {SECRET}?"
 
 
@@ -156,11 +157,14 @@ _MEMORY: Mapping[str, Callable[[Any, Place], Any]] = {
     "forget": lambda memory, at: memory.forget(space=at.name, turn_ids=at.turns),
     "restore": lambda memory, at: memory.restore(space=at.name),
     "flush": lambda memory, at: memory.flush(),
+    "forget_expired": lambda memory, at: memory.forget_expired(),
     "spaces": lambda memory, at: memory.spaces(user=at.name),
     "scopes": lambda memory, at: memory.scopes(),
     "times": lambda memory, at: memory.times(at.name),
     "recall": lambda memory, at: memory.recall(_QUESTION, user=at.name, top_k=100),
-    "recall_each": lambda memory, at: memory.recall_each([{"question": _QUESTION, "space": at.name}] * 2),
+    "recall_each": lambda memory, at: memory.recall_each(
+        [{"question": _QUESTION, "space": at.name}, {"question": _QUESTION, "space": at.name, "filter": _FILTER}]
+    ),
     "recall_at_once": lambda memory, at: memory.recall_at_once([{"question": _QUESTION, "user": at.name}] * 2),
     "state": lambda memory, at: memory.state(),
     "warm_up": lambda memory, at: memory.warm_up(),
@@ -196,6 +200,8 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "turn_counts": lambda at: at.store.turn_counts(at.name),
         "speakers": lambda at: at.store.speakers(at.name),
         "origins_of": lambda at: at.store.origins_of(at.name, at.nodes),
+        "said_in": lambda at: at.store.said_in(at.name),
+        "expired": lambda at: at.store.expired(datetime.now(UTC), [at.name]),
         "retry_turn": lambda at: at.store.retry_turn(at.name, at.turns[0]),
         "failures": lambda at: at.store.failures(at.name),
         "commit": lambda at: at.store.commit(_update(at)),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locigraph.kg.types import NodeId, SpaceId, TurnId
+from locigraph.kg.types import NodeId, Said, SpaceId, TurnId
 from locigraph.retrieval.hit_filters import FilteredRetriever, _alike, _pairs, folded
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, Timing
 
@@ -43,6 +43,7 @@ class Words:
     speakers: frozenset[str]
     spoken_at: datetime | None = None
     until: date | None = None
+    said: tuple[Said, ...] = ()
 
 
 def origins_of(space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, Words]:

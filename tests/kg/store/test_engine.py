@@ -67,6 +67,9 @@ def test_a_store_carries_our_mark_and_one_of_an_earlier_version_gets_it(tmp_path
         for table in ("changed_spaces", "word_statistics", "tombstones", "tombstone_marks", "spent", "coined_labels"):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("DROP INDEX ix_turns_space_session_id_position")
+        connection.execute("DROP INDEX ix_turns_space_expires_at")
+        for column in ("metadata", "expires_at"):
+            connection.execute(f"ALTER TABLE turns DROP COLUMN {column}")
         connection.execute("UPDATE alembic_version SET version_num = '0001'")
     assert mark == int.from_bytes(b"Loci")
     with pytest.raises(

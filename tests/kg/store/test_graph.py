@@ -38,7 +38,7 @@ from locigraph.kg.types import (
     NodeId,
     NodeStatus,
     NodeUpdate,
-    Origin,
+    Said,
     SpaceId,
     Turn,
     TurnId,
@@ -667,7 +667,7 @@ def test_a_node_holds_the_words_of_those_who_gave_them_and_not_of_those_who_repe
     repeats = NodeUpdate(made, add_provenance=(turns[1].turn_id,))
     store.commit(replace(change_of(turns[1]), updates=(repeats,)))
     assert store.origins_of(SPACE, [made, NodeId("absent")]) == {
-        made: Origin(frozenset([turns[0].speaker]), turns[0].spoken_at)
+        made: (Said(turns[0].turn_id, turns[0].session_id, turns[0].speaker, turns[0].spoken_at),)
     }
     assert store.origins_of(OTHER_SPACE, [made]) == {}
     assert store.speakers(SPACE) == sorted({turns[0].speaker, "Eve"})

@@ -31,7 +31,14 @@ def migrated(path: Path) -> sa.Engine:
     return engine
 
 
+def undo_0012(connection: sqlite3.Connection) -> None:
+    connection.execute("DROP INDEX ix_turns_space_expires_at")
+    for column in ("metadata", "expires_at"):
+        connection.execute(f"ALTER TABLE turns DROP COLUMN {column}")
+
+
 def undo_0011(connection: sqlite3.Connection) -> None:
+    undo_0012(connection)
     connection.execute("ALTER TABLE changed_spaces DROP COLUMN node_key")
     connection.execute("DROP INDEX ix_turns_space_session_id_position")
     connection.execute("DROP TABLE word_statistics")
@@ -95,7 +102,7 @@ def test_opening_twice_migrates_once(tmp_path: Path) -> None:
     path = tmp_path / "graph.sqlite"
     with Store(path), Store(path) as second:
         second.append_turns([make_turn(0, "hello")])
-    assert dump(path)["alembic_version"] == [("0011",)]
+    assert dump(path)["alembic_version"] == [("0012",)]
     with Store(path) as third:
         assert third.spaces() == [SPACE]
 

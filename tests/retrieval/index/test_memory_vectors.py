@@ -40,6 +40,16 @@ def test_search_over_rows_added_in_parts_equals_a_sort_of_all_cosines(parts: lis
     np.testing.assert_allclose([m.score for m in found], (vectors @ query)[order], rtol=1e-5, atol=1e-6)
 
 
+@given(st.integers(1, 60), st.sets(st.integers(0, 70)), st.integers(1, 20))
+def test_a_search_among_some_nodes_equals_a_sort_of_their_cosines(count: int, some: set[int], top_k: int) -> None:
+    memory, vectors, query = MemoryVectors(), unit_rows(count), unit_rows(1, 7)[0]
+    memory.add("harbor", [(match(f"n{at:03d}"), 0) for at in range(count)], vectors)
+    only = frozenset(NodeId(f"n{at:03d}") for at in some)
+    found = memory.search(query, SearchFilter("harbor", only=only), top_k=top_k)
+    order = [at for at in np.argsort(-(vectors @ query), kind="stable").tolist() if at in some][:top_k]
+    assert [m.node_id for m in found] == [f"n{at:03d}" for at in order]
+
+
 def test_spaces_types_and_times_are_kept_apart() -> None:
     memory = MemoryVectors()
     rows = [(match("turn"), 10), (match("fact", "knowledge_node"), 20)]

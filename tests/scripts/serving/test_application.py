@@ -68,6 +68,19 @@ def test_a_context_and_a_strategy_can_be_asked_for(client: httpx.Client) -> None
     assert earlier["hits"] == []
 
 
+def test_metadata_are_given_with_a_turn_and_filter_what_is_recalled(client: httpx.Client) -> None:
+    for project in ("bikes", "boats"):
+        metadata = {"project": project, "year": 2024, "sold": True}
+        ask(client, "add", TURN | {"text": f"I like {project}.", "metadata": metadata})
+    ask(client, "add", TURN | {"text": "I like planes.", "expires_at": "2020-01-01"})
+    asked = {"space": "ana", "question": "What does Ana like?"}
+    texts = {hit["text"] for hit in ask(client, "recall", asked)["hits"] if hit["type"] == "episode"}
+    assert texts == {"Ana: I like bikes.", "Ana: I like boats."}
+    found = ask(client, "recall", asked | {"filter": {"project": {"$ne": "boats"}, "sold": True}})["hits"]
+    assert {hit["text"] for hit in found if hit["type"] == "episode"} == {"Ana: I like bikes."}
+    assert all(hit["spoken_at"] is None for hit in found)
+
+
 _LATE = {"space": "ana", "question": "x"}
 #: Requests that cannot be answered, with status and words of the answer.
 WRONG: list[tuple[str, dict[str, Any], int, str]] = [
@@ -83,6 +96,10 @@ WRONG: list[tuple[str, dict[str, Any], int, str]] = [
     ),
     ("recall", _LATE | {"topk": 5}, 422, "request: field 'topk' is not known; nearest is 'top_k'"),
     ("recall", _LATE | {"strategy": "v3"}, 400, "strategy 'v3' is not known"),
+    ("recall", _LATE | {"filter": {"a": {"$like": 1}}}, 400, "filter.a.$like: '$like' is not known"),
+    ("recall", _LATE | {"filter": 5}, 422, "field 'filter' is 5"),
+    ("add", TURN | {"metadata": {"a": [1]}}, 422, "field 'metadata.a"),
+    ("add", TURN | {"expires_at": "soon"}, 400, "time 'soon' is not ISO 8601"),
     ("recall", _LATE | {"as_of": "then"}, 400, "time 'then' is not ISO 8601"),
     (
         "add",

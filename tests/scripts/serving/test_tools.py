@@ -73,6 +73,8 @@ async def every_tool(client: Client) -> None:
     more = await call(client, "add_many", turns=[TURN | {"text": "I have two dogs."}])
     found = await call(client, "recall", space="ana", question="Who bought the bike?", top_k=1)
     assert [hit["turn_ids"] for hit in found["hits"]] == [[said]]
+    nothing = await call(client, "recall", space="ana", question="Who bought it?", filter={"project": "boats"})
+    assert nothing["hits"] == []
     (explained,) = (await call(client, "explain", space="ana", question="the bike", top_k=1))["turns"]
     assert explained["turn_id"] == said
     assert (await call(client, "forget", space="ana", turn_ids=[said]))["erased"] > 0

@@ -1,0 +1,132 @@
+"""Conditions on hits, in the form that users of vector databases know: ``{"project": {"$ne": "boats"}}``.
+
+A condition names a key of the metadata of turns, or one of ``$speaker``, ``$session``, ``$turn``, ``$spoken_at`` and
+``$type`` (of the node). A value stands for ``$eq``; several conditions of an object must all hold. A hit whose words
+come from several turns is kept only if all of these satisfy the filter, so that what is excluded never comes back in
+the words of a summary.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from locigraph.kg.errors import LocigraphError, nearest, shortened
+from locigraph.kg.metadata import scalar_of
+from locigraph.kg.times import in_utc
+from locigraph.kg.types import Said, Scalar
+
+_MOST_CONDITIONS, _MOST_VALUES, _DEEPEST = 100, 1_000, 10
+#: Whether the words of a turn, in a node of a type, satisfy a filter.
+Condition = Callable[[Said, str], bool]
+
+_OWN: dict[str, Callable[[Said, str], Scalar | None]] = {
+    "$speaker": lambda said, _: said.speaker,
+    "$session": lambda said, _: said.session,
+    "$turn": lambda said, _: said.turn_id,
+    "$spoken_at": lambda said, _: None if said.spoken_at is None else in_utc(said.spoken_at).isoformat(),
+    "$type": lambda _, kind: kind,
+}
+_ORDERED = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
+_OPERATORS = ("$eq", "$ne", "$in", "$nin", *_ORDERED, "$exists")
+_JOINED = ("$and", "$or", "$not")
+
+
+def parsed(given: object) -> Condition:
+    """The condition that a filter states.
+
+    Raises:
+        LocigraphError: If it is none: says where, and what is expected.
+    """
+    return _Parser().conditions(given, "filter", 0)
+
+
+class _Parser:
+    def __init__(self) -> None:
+        self._left = _MOST_CONDITIONS
+
+    def conditions(self, given: object, where: str, depth: int) -> Condition:
+        if not isinstance(given, Mapping) or not given:
+            raise LocigraphError(f"{where} is {shortened(given)}; expected an object of conditions")
+        if depth > _DEEPEST:
+            raise LocigraphError(f"{where} is nested more than {_DEEPEST} deep")
+        return _all([self._condition(str(key), value, f"{where}.{key}", depth) for key, value in given.items()])
+
+    def _condition(self, key: str, value: object, where: str, depth: int) -> Condition:
+        self._left -= 1
+        if self._left < 0:
+            raise LocigraphError(f"filter has more than {_MOST_CONDITIONS} conditions")
+        if key == "$not":
+            inner = self.conditions(value, where, depth + 1)
+            return lambda said, kind: not inner(said, kind)
+        if key in _JOINED:
+            if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+                raise LocigraphError(f"{where} is {shortened(value)}; expected a list of objects of conditions")
+            parts = [self.conditions(each, f"{where}[{at}]", depth + 1) for at, each in enumerate(value)]
+            return _all(parts) if key == "$and" else lambda said, kind: any(part(said, kind) for part in parts)
+        if key.startswith("$") and key not in _OWN:
+            known = [*_OWN, *_JOINED]
+            raise LocigraphError(f"{where}: {key!r} is not known{nearest(key, known)}; known: {', '.join(known)}")
+        tests = self._tests(key, value, where)
+        read: Callable[[Said, str], Scalar | None] = _OWN.get(key) or (lambda said, _: said.metadata.get(key))
+
+        def holds(said: Said, kind: str) -> bool:
+            found = read(said, kind)
+            return all(test(found) for test in tests)
+
+        return holds
+
+    def _tests(self, key: str, value: object, where: str) -> list[Callable[[Scalar | None], bool]]:
+        given = value if isinstance(value, Mapping) else {"$eq": value}
+        if not given:
+            raise LocigraphError(f"{where} is {{}}; expected a value, or an object of {', '.join(_OPERATORS)}")
+        return [self._test(key, str(name), operand, f"{where}.{name}") for name, operand in given.items()]
+
+    def _test(self, key: str, name: str, operand: object, where: str) -> Callable[[Scalar | None], bool]:
+        if name not in _OPERATORS:
+            raise LocigraphError(
+                f"{where}: {name!r} is not known{nearest(name, _OPERATORS)}; known: {', '.join(_OPERATORS)}"
+            )
+        if name == "$exists":
+            if not isinstance(operand, bool):
+                raise LocigraphError(f"{where} is {shortened(operand)}; expected true or false")
+            return lambda found: (found is not None) == operand
+        if name in ("$in", "$nin"):
+            if not isinstance(operand, Sequence) or isinstance(operand, str) or not 1 <= len(operand) <= _MOST_VALUES:
+                raise LocigraphError(
+                    f"{where} is {shortened(operand)}; expected a list of 1 to {_MOST_VALUES:,} values"
+                )
+            values = {_typed(self._value(key, each, where)) for each in operand}
+            is_in = name == "$in"
+            return lambda found: (_typed(found) in values) == is_in
+        wanted = self._value(key, operand, where)
+        if name in _ORDERED:
+            compare: Callable[[Any, Any], bool] = _ORDERED[name]
+            return lambda found: _kind(found) == _kind(wanted) and compare(found, wanted)
+        is_equal = name == "$eq"
+        return lambda found: (_typed(found) == _typed(wanted)) == is_equal
+
+    def _value(self, key: str, value: object, where: str) -> Scalar:
+        made = scalar_of(value, where)
+        if key != "$spoken_at":
+            return made
+        try:
+            time = datetime.fromisoformat(str(made))
+        except ValueError as error:
+            raise LocigraphError(f"{where} is {shortened(value)}; expected a time in ISO 8601 ({error})") from None
+        return in_utc(time).isoformat()
+
+
+def _all(parts: Sequence[Condition]) -> Condition:
+    return parts[0] if len(parts) == 1 else lambda said, kind: all(part(said, kind) for part in parts)
+
+
+def _kind(value: Any) -> type | None:
+    """What values must have in common to be compared; true and false are no numbers."""
+    return bool if isinstance(value, bool) else float if isinstance(value, int | float) else type(value)
+
+
+def _typed(value: Any) -> tuple[type | None, Any]:
+    return _kind(value), value

@@ -1,0 +1,121 @@
+"""Metadata, filters and expiry through the memory: what is found, what never comes back."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locigraph import Memory
+from locigraph.kg.errors import LocigraphError
+from locigraph.scripts.assembly.strategies import recalled
+from locigraph.scripts.forget import forget
+from locigraph.scripts.recall import recall
+from tests.faults.residue import files_with
+
+TURN: dict[str, Any] = {"space": "ana", "session": "s1", "speaker": "Ana"}
+PLAIN = [name for name in recalled() if not name.endswith("-adapted")]  # the others need a trained adapter
+BIKES, BOATS = {"project": "bikes", "year": 2024}, {"project": "boats", "year": 2023}
+
+
+def opened(place: Path) -> Memory:
+    return Memory.open(place / "memory.sqlite", checkpoint=str(place / "checkpoint"))
+
+
+def filled(memory: Memory, count: int = 20) -> None:
+    memory.add_many(
+        TURN | {"turn_id": f"t{n}", "text": f"I sold thing {n} to Tom.", "metadata": (BIKES, BOATS)[n % 2]}
+        for n in range(count)
+    )
+
+
+@pytest.mark.parametrize("strategy", PLAIN)
+def test_in_every_strategy_a_filter_leaves_what_satisfies_it_and_as_many_as_asked_for(
+    strategy: str, place: Path
+) -> None:
+    with opened(place) as memory:
+        filled(memory)
+        for conditions, odd in (({"project": "bikes"}, 0), ({"project": {"$ne": "bikes"}}, 1)):
+            found = memory.recall("What did Ana sell?", space="ana", top_k=5, strategy=strategy, filter=conditions)
+            assert {int(turn[1:]) % 2 for hit in found for turn in hit.turn_ids} == {odd}
+            assert len(found) == 5
+
+
+def test_a_filter_that_few_turns_satisfy_still_finds_them_all(place: Path) -> None:
+    with opened(place) as memory:
+        filled(memory, 150)
+        named = ["t3", "t77", "t140"]
+        asked: dict[str, Any] = {"space": "ana", "top_k": 3, "filter": {"$turn": {"$in": named}}}
+        assert sorted(hit.turn_ids[0] for hit in memory.recall("What did Ana sell?", **asked)) == sorted(named)
+        assert not [*memory.recall("What did Ana sell?", space="ana", filter={"project": "cars"})]
+
+
+def test_a_wrong_filter_is_an_error_and_wrong_metadata_change_nothing(place: Path) -> None:
+    with opened(place) as memory:
+        filled(memory, 2)
+        with pytest.raises(LocigraphError, match="is not known"):
+            memory.recall("What?", space="ana", filter={"a": {"$like": "b"}})
+        with pytest.raises(LocigraphError, match="turn 1: metadata"):
+            memory.add_many([TURN | {"text": "Fine."}, TURN | {"text": "Not.", "metadata": {"a": [1]}}])
+        assert memory.recall("Fine", space="ana", top_k=50).hits
+        assert not any("Fine" in hit.text for hit in memory.recall("Fine", space="ana", top_k=50))
+
+
+def test_secrets_in_metadata_are_redacted(place: Path) -> None:
+    key = "sk-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
+    with Memory.open(place / "memory.sqlite", checkpoint=None, redact=True) as memory:
+        memory.add(**TURN, text="My key.", metadata={"key": key})
+    assert files_with(place, key, []) == []
+
+
+def test_a_turn_whose_time_has_come_is_in_no_answer_and_then_in_no_file(place: Path) -> None:
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    with opened(place) as memory:
+        memory.add(**TURN, text="The zebrafish code is 7719.", turn_id="t0", expires_at=soon)
+        memory.add(**TURN, text="I sold the blue bike.", turn_id="t1")
+        assert any("7719" in hit.text for hit in memory.recall("What is the code?", space="ana"))
+    with sqlite3.connect(place / "memory.sqlite") as connection:  # an hour later
+        connection.execute("UPDATE turns SET expires_at = 1 WHERE turn_id = 't0'")
+    with opened(place) as memory:
+        for strategy in PLAIN:
+            found = memory.recall("What is the code?", space="ana", strategy=strategy, budget_tokens=200)
+            assert "7719" not in str(found.as_json())
+        assert [each.turn_id for each in memory.explain("What is the code?", space="ana")] == ["t1"]
+        assert memory.forget_expired() == 0  # explain has erased it
+    assert files_with(place, "zebrafish", []) == []
+
+
+@pytest.mark.parametrize("way", ["add", "close", "command"])
+def test_what_has_expired_is_erased_by_the_next_change(
+    way: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with opened(place) as memory:
+        memory.add(**TURN, text="The zebrafish code is 7719.", expires_at="2020-01-01")
+        memory.add(**TURN, text="I sold the blue bike.")  # which erases the first one
+        assert memory.forget_expired() == 0
+        memory.add(**TURN, text="The zebrafish code is 7720.", expires_at="2020-01-01")
+        if way == "add":
+            memory.add(**TURN, text="To Tom.")
+            assert memory.forget_expired() == 0
+    if way == "command":
+        store = str(place / "memory.sqlite")
+        forget(expired=True, store=store, checkpoint=None)
+        assert "0 turns erased" in capsys.readouterr().out
+    assert files_with(place, "zebrafish", []) == []
+
+
+def test_the_command_takes_a_filter(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with opened(place) as memory:
+        filled(memory, 4)
+    asked: dict[str, Any] = {
+        "space": "ana",
+        "store": str(place / "memory.sqlite"),
+        "checkpoint": str(place / "checkpoint"),
+    }
+    recall("What did Ana sell?", filter={"project": "boats"}, **asked)
+    said = capsys.readouterr().out
+    assert "thing 1" in said
+    assert "thing 2" not in said
