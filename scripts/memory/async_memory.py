@@ -108,6 +108,7 @@ class AsyncMemory:
     add_many = _awaited(Memory.add_many)
     add_each = _awaited(Memory.add_each)
     forget = _awaited(Memory.forget)
+    forget_expired = _awaited(Memory.forget_expired)
     restore = _awaited(Memory.restore)
     flush = _awaited(Memory.flush)
     spaces = _awaited(Memory.spaces)
