@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from locigraph import AsyncMemory, Memory
-from locigraph.kg.errors import LocigraphError
+from locigraph.kg.errors import LocigraphError, UnknownSpaceError
 from tests.scripts.test_memory import SALE
 
 
@@ -29,7 +29,8 @@ def test_what_is_awaited_is_what_memory_does(place: Path) -> None:
             assert await memory.spaces() == ["ana"]
             assert [found.turn_id for found in await memory.explain("bike", space="ana")] == [said]
             await memory.forget(space="ana", turn_ids=[said])
-            assert len(await memory.recall("bike", space="ana")) == 0
+            with pytest.raises(UnknownSpaceError):  # nothing is left of it
+                await memory.recall("bike", space="ana")
 
     asyncio.run(work())
 
