@@ -58,6 +58,8 @@ _HELP = {
     "show": "show facts and events of a space, or one of them with its history",
     "drift": "report how far the graph embeddings in use differ from the present graph",
     "verify": "check the store, and compare both indexes with it, or rebuild them",
+    "export": "write all that a memory holds into one file",
+    "import": "make a memory of an exported file",
     "forget": "erase turns, or whole spaces, from graph and indexes",
 }
 
@@ -67,7 +69,10 @@ _POSITIONAL = {
     "recall": _QUESTION,
     "explain": _QUESTION,
     "reproduce": ("folder", "Folder of the checkpoint or adapter, with its recipe.yaml."),
+    "import": ("file", "File that locigraph export wrote."),
 }
+# Modules of commands whose names Python or another module has.
+_MODULES = {"export": "export_memory", "import": "import_memory"}
 
 
 class _OneLineParser(ArgumentParser):
@@ -297,7 +302,7 @@ def _without_names(words: Sequence[str], function: Callable[..., None]) -> tuple
 def _command(name: str) -> Callable[..., None]:
     from importlib import import_module
 
-    name = name.replace("-", "_")
+    name = _MODULES.get(name, name.replace("-", "_"))
     function: Callable[..., None] = getattr(import_module(f"locigraph.scripts.{name}"), name)
     return function
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -22,7 +22,18 @@ from locigraph.kg.errors import OutdatedChangeError, UnknownNodeError, UnknownSp
 from locigraph.kg.schema import RelationLabel
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import as_of as as_of_sql
-from locigraph.kg.store import changes, embeddings, erase, expenses, export, labels, neighbourhood, remembered, tables
+from locigraph.kg.store import (
+    changes,
+    embeddings,
+    erase,
+    expenses,
+    export,
+    labels,
+    neighbourhood,
+    portable,
+    remembered,
+    tables,
+)
 from locigraph.kg.store import turns as turns_
 from locigraph.kg.store.commit import Commit
 from locigraph.kg.store.conversations import Conversations
@@ -369,6 +380,22 @@ class Store(Conversations, Queues):
         with self._mapped_errors(), export.consistent_read(self._engine) as connection:
             self._require(connection, space)
             return neighbourhood.around(connection, space, changed, families=families, hops=hops, most=most)
+
+    def exported(self) -> Iterator[tuple[int, str]]:
+        """All that the store holds as the lines of an export (see ``portable``), each with the number of all rows."""
+        with self._mapped_errors(), export.consistent_read(self._engine) as connection:
+            count = portable.count(connection)
+            for line in portable.lines(connection):
+                yield count, line
+
+    def import_lines(self, lines: Iterable[str]) -> int:
+        """Write the lines of an export into this store, all or none; returns the number of rows.
+
+        Raises:
+            StoreError: If the store is not empty, or the lines are no whole, sound export.
+        """
+        with self._write("schema") as connection:
+            return portable.read(connection, lines)
 
 
 def _latest(as_of: datetime | None) -> int:

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from locigraph.kg.errors import LocigraphError, outcome
+from locigraph.kg.errors import InvalidVectorError, LocigraphError, outcome
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.errors import IndexMismatchError
@@ -143,7 +143,15 @@ class Parts:
 
     def drain(self) -> None:
         """Bring the index of descriptions up to date."""
-        indexer_of(self.graph, self.index(), self.encoder).drain()
+        indexer = indexer_of(self.graph, self.index(), self.encoder)
+        try:
+            indexer.drain()
+        except InvalidVectorError:  # the vectors of an imported store are not made yet, or are damaged
+            from locigraph.scripts.assembly.graphs import embed_all
+
+            plain = self.encoder.without_adapter()
+            embed_all(self.graph.spaces(), self.graph, plain, checks_vectors=True, progress=False)
+            indexer.drain()
 
     def flush(self) -> None:
         """Write pending updates to the indexes; does nothing if the memory is read-only."""

@@ -1,0 +1,161 @@
+"""Writes all that a store holds as JSON Lines, and reads it into an empty store; vectors can be made again.
+
+The first line describes the file, the last one counts its rows, so that a file that was cut off is known as such; each
+line between is a row of a table, in an order in which every row refers to earlier ones only::
+
+    {"format": "locigraph", "version": 1}
+    {"table": "spaces", "row": {"space": "ana", "revision": 7, "user": null, "agent": null}}
+    {"rows": 1}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import Connection, func, insert, select
+
+from locigraph.kg.errors import StoreError, shortened
+from locigraph.kg.files import parsed_json
+from locigraph.kg.store import changes, faults, remembered, tables
+from locigraph.kg.store.remembered import IDENTITY
+from locigraph.kg.store.statements import insert_or_keep
+from locigraph.kg.types import SpaceId
+
+_HEADER = {"format": "locigraph", "version": 1}
+_AT_ONCE = 1_000
+# Every row refers to rows of earlier tables only.
+_TABLES = (
+    tables.settings, tables.node_types, tables.relation_labels, tables.spaces, tables.turns, tables.coined_labels,
+    tables.nodes, tables.node_versions, tables.provenance, tables.relations, tables.tombstones, tables.tombstone_marks,
+    tables.spent,
+)  # fmt: skip
+_SHARED = (tables.settings, tables.node_types, tables.relation_labels)  # of which a new store has rows of its own
+_LEFT_OUT = {tables.spaces.c.embedded_by}  # names a process that has written vectors
+
+
+def count(connection: Connection) -> int:
+    """Number of rows that ``lines`` yields between the first and the last line."""
+    return sum(connection.scalar(select(func.count()).select_from(_rows(table).subquery())) or 0 for table in _TABLES)
+
+
+def lines(connection: Connection) -> Iterator[str]:
+    """All that a store holds as lines; the connection must see one state of it throughout."""
+    yield json.dumps(_HEADER)
+    written = 0
+    for table in _TABLES:
+        streamed = connection.execution_options(yield_per=_AT_ONCE).execute(_rows(table))
+        for row in streamed.mappings():
+            yield json.dumps({"table": table.name, "row": dict(row)}, ensure_ascii=False)
+            written += 1
+    yield json.dumps({"rows": written})
+
+
+def _rows(table: sa.Table) -> sa.Select[Any]:
+    query = select(*(column for column in table.columns if column not in _LEFT_OUT)).order_by(*table.primary_key)
+    # Two stores with one identity would take each other's rows in an index for their own.
+    return query.where(table.c.name != IDENTITY) if table is tables.settings else query
+
+
+def read(connection: Connection, given: Iterable[str]) -> int:
+    """Write the rows of an export into an empty store within the connection's transaction; returns their number.
+
+    All spaces are listed for the indexes and for graph embeddings.
+
+    Raises:
+        StoreError: If the store is not empty, or the lines are no whole, sound export; says where.
+    """
+    if any(connection.execute(select(table).limit(1)).first() for table in (tables.spaces, tables.tombstones)):
+        raise StoreError("the store is not empty; name a new one with --store")
+    by_name = {table.name: table for table in _TABLES}
+    waiting: list[dict[str, Any]] = []
+    current: sa.Table | None = None
+    rows, is_whole = 0, False
+    for number, line in enumerate(given, start=1):
+        entry = _entry(line, number)
+        if number == 1:
+            _check_header(entry)
+        elif is_whole:
+            raise StoreError(f"line {number} comes after the end; expected one export")
+        elif "rows" in entry:
+            is_whole = True
+            if entry["rows"] != rows:
+                raise StoreError(f"line {number} says {shortened(entry['rows'])} rows, and {rows:,} were read")
+        else:
+            table = by_name.get(str(entry.get("table")))
+            if table is None:
+                shown = shortened(entry.get("table"))
+                raise StoreError(f"line {number}: table {shown} is not known; it may be of a newer version")
+            if table is not current or len(waiting) == _AT_ONCE:
+                _write(connection, current, waiting)
+                current, waiting = table, []
+            waiting.append(_row(table, entry.get("row"), number))
+            rows += 1
+    _write(connection, current, waiting)
+    if not is_whole:
+        raise StoreError("the file ends early, so nothing was imported; export again")
+    if found := faults.find(connection):
+        raise StoreError(f"what the file holds contradicts itself, so nothing was imported: {found[0]}")
+    _settle(connection)
+    return rows
+
+
+def _entry(line: str, number: int) -> Mapping[str, Any]:
+    try:
+        entry = parsed_json(line)
+    except ValueError as error:
+        raise StoreError(f"line {number} is {shortened(line)}; expected JSON ({error})") from None
+    if not isinstance(entry, dict):
+        raise StoreError(f"line {number} is {shortened(line)}; expected an object")
+    return entry
+
+
+def _check_header(entry: Mapping[str, Any]) -> None:
+    if entry.get("format") != _HEADER["format"]:
+        cure = "conversations are read by locigraph build"
+        raise StoreError(f"line 1 is not that of a file that locigraph export wrote; {cure}")
+    if entry.get("version") != _HEADER["version"]:
+        raise StoreError(f"the export has version {shortened(entry.get('version'))}; expected {_HEADER['version']}")
+
+
+def _row(table: sa.Table, row: object, number: int) -> dict[str, Any]:
+    if not isinstance(row, dict):
+        raise StoreError(f"line {number}: row is {shortened(row)}; expected an object")
+    for name, value in row.items():
+        column = table.columns.get(name)
+        if column is None or column in _LEFT_OUT:
+            raise StoreError(f"line {number}: table {table.name!r} has no column {shortened(name)}")
+        kinds = (dict, list) if isinstance(column.type, sa.JSON) else column.type.python_type
+        if value is not None and not isinstance(value, kinds) and not (kinds is float and isinstance(value, int)):
+            raise StoreError(f"line {number}: {table.name}.{name} is {shortened(value)}; expected another type")
+        if value is None and not column.nullable:
+            raise StoreError(f"line {number}: {table.name}.{name} is null")
+    lacking = [c.name for c in table.columns if c.name not in row and not c.nullable and c.server_default is None]
+    if lacking:
+        raise StoreError(f"line {number}: {table.name}.{lacking[0]} is missing")
+    return {column.name: row.get(column.name) for column in table.columns if column.name in row or column.nullable}
+
+
+def _write(connection: Connection, table: sa.Table | None, rows: list[dict[str, Any]]) -> None:
+    if table is None or not rows:
+        return
+    if table is tables.settings:
+        for row in rows:
+            remembered.put(connection, row["name"], row["value"])
+    else:
+        statement = insert_or_keep(connection, table) if table in _SHARED else insert(table)
+        connection.execute(statement, rows)
+
+
+def _settle(connection: Connection) -> None:
+    """List everything for the indexes, and let a server give new keys after those that were read."""
+    if connection.dialect.name == "postgresql":
+        for table in (tables.turns, tables.nodes):
+            sequence = func.pg_get_serial_sequence(table.name, "key")
+            connection.execute(select(func.setval(sequence, func.coalesce(func.max(table.c.key), 1))))
+    for space in connection.scalars(select(tables.spaces.c.space).order_by(tables.spaces.c.space)).all():
+        keys = connection.scalars(select(tables.nodes.c.key).where(tables.nodes.c.space == space)).all()
+        changes.post(connection, SpaceId(space), keys, "upsert")
+        changes.list_changed(connection, SpaceId(space))

@@ -1,0 +1,131 @@
+"""Export and import of a store: nothing is lost, and nothing broken comes in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locigraph import Memory
+from locigraph.kg.errors import LocigraphError, StoreError
+from locigraph.kg.store import Store
+from locigraph.kg.types import SpaceId
+from locigraph.scripts.export_memory import export_memory
+from locigraph.scripts.import_memory import import_memory
+from tests.kg.dumps import QUEUE, dump
+
+DERIVED = (*QUEUE, "embeddings", "word_statistics", "alembic_version")
+ANA: dict[str, Any] = {"space": "ana", "session": "s1", "speaker": "Ana"}
+
+
+@pytest.fixture
+def filled(place: Path) -> Path:
+    """A memory with owners, metadata, superseded facts, and something forgotten."""
+    path = place / "first.sqlite"
+    with Memory.open(path, checkpoint=None) as memory:
+        memory.add(**ANA, text="I live in Boston near the old harbour.", user="ana", metadata={"a": True}, turn_id="t1")
+        memory.add(**ANA, text="I live in Denver now, far from any harbour.", turn_id="t2", expires_at="2900-01-01")
+        memory.add(**ANA, text="My zebrafish is called 🐟 Wanda.", turn_id="t3")
+        memory.add(**ANA | {"space": "bo"}, text="I sold the boat for 2.5 thousand.", spoken_at="2024-05-01T10:00")
+        memory.forget(space="ana", turn_ids=["t3"])
+        memory.add(**ANA, text="I row.", turn_id="t4")
+    return path
+
+
+def without_identity(place: Path) -> dict[str, Any]:
+    found = dump(place, without=DERIVED)
+    found["settings"] = [row for row in found["settings"] if row[0] != "identity"]
+    return found
+
+
+@pytest.mark.parametrize("name", ["all.jsonl", "all.jsonl.gz"])
+def test_what_is_exported_comes_back_exactly_and_answers_as_before(name: str, filled: Path, tmp_path: Path) -> None:
+    export_memory(output=str(tmp_path / name), store=str(filled))
+    import_memory(str(tmp_path / name), store=str(tmp_path / "second.sqlite"))
+    assert without_identity(tmp_path / "second.sqlite") == without_identity(filled)
+    with Store(filled) as one, Store(tmp_path / "second.sqlite") as other:
+        assert [line for _, line in one.exported()] == [line for _, line in other.exported()]
+        assert one.identity() != other.identity()
+        assert other.faults() == []
+        assert {*other.changed_spaces()} == {"ana", "bo"}
+
+    def answers(path: Path) -> list[tuple[str, Any]]:
+        with Memory.open(path, checkpoint=None) as memory:
+            hits = memory.recall("Where does Ana live?", space="ana", filter={"$turn": {"$ne": "t4"}})
+            with pytest.raises(StoreError, match="was forgotten"):
+                memory.add(**ANA, text="My zebrafish is called 🐟 Wanda.", turn_id="t3")
+            return [(hit.text, hit.until) for hit in hits]
+
+    assert answers(tmp_path / "second.sqlite") == answers(filled) != []
+    assert "zebrafish" not in (tmp_path / "second.sqlite").read_bytes().decode("latin-1")
+
+
+def _lines(path: Path) -> list[str]:
+    with Store(path) as store:
+        return [line for _, line in store.exported()]
+
+
+def _changed(table: str, column: str, value: object) -> Callable[[list[str]], list[str]]:
+    def change(lines: list[str]) -> list[str]:
+        at = next(at for at, line in enumerate(lines) if f'"table": "{table}"' in line)
+        entry = json.loads(lines[at])
+        entry["row"][column] = value
+        return [*lines[:at], json.dumps(entry), *lines[at + 1 :]]
+
+    return change
+
+
+BROKEN: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
+    "cut off": (lambda lines: lines[:-1], "the file ends early"),
+    "cut within a line": (lambda lines: [*lines[:5], lines[5][:9]], "line 6 is .*expected JSON"),
+    "a row is gone": (lambda lines: [*lines[:9], *lines[10:]], "rows, and .* were read|contradicts|failed"),
+    "no export": (lambda lines: ["{}"], "line 1 is not that of a file"),
+    "of a later version": (lambda lines: ['{"format": "locigraph", "version": 9}'], "version 9; expected 1"),
+    "more after the end": (lambda lines: [*lines, lines[1]], "comes after the end"),
+    "an unknown table": (lambda lines: [lines[0], '{"table": "users", "row": {}}'], "table 'users' is not known"),
+    "an unknown column": (_changed("turns", "colour", "red"), "table 'turns' has no column 'colour'"),
+    "another type": (_changed("turns", "position", "first"), "turns.position is 'first'; expected another type"),
+    "a null": (_changed("turns", "text", None), "turns.text is null"),
+    "a list": (lambda lines: [lines[0], "[]"], "expected an object"),
+    "a dangling reference": (_changed("provenance", "node_key", 99_999), "contradicts itself|failed"),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_broken_file_is_refused_by_its_place_and_changes_nothing(how: str, filled: Path, tmp_path: Path) -> None:
+    change, named = BROKEN[how]
+    file = tmp_path / "broken.jsonl"
+    file.write_text("\n".join(change(_lines(filled))))
+    with pytest.raises(LocigraphError, match=named):
+        import_memory(str(file), store=str(tmp_path / "second.sqlite"))
+    with Store(tmp_path / "second.sqlite") as store:
+        assert store.spaces() == []
+        assert store.setting("tombstone_key") is None
+
+
+def test_only_an_empty_store_is_imported_into_and_no_file_is_overwritten(filled: Path, tmp_path: Path) -> None:
+    export_memory(output=str(tmp_path / "all.jsonl"), store=str(filled))
+    with pytest.raises(LocigraphError, match="the store is not empty"):
+        import_memory(str(tmp_path / "all.jsonl"), store=str(filled))
+    with pytest.raises(LocigraphError, match="the file exists; name a new one"):
+        export_memory(output=str(tmp_path / "all.jsonl"), store=str(filled))
+    with pytest.raises(LocigraphError, match=r"nowhere\.jsonl: cannot be read"):
+        import_memory(str(tmp_path / "nowhere.jsonl"), store=str(tmp_path / "third.sqlite"))
+    assert (tmp_path / "all.jsonl").stat().st_mode & 0o777 == 0o600
+    assert not [*tmp_path.glob("*.part")]
+
+
+def test_an_export_of_an_earlier_version_lacks_columns_that_came_later(filled: Path, tmp_path: Path) -> None:
+    lines = []
+    for line in _lines(filled):
+        entry = json.loads(line)
+        if entry.get("table") == "turns":
+            for column in ("metadata", "expires_at"):
+                del entry["row"][column]
+        lines.append(json.dumps(entry))
+    with Store(tmp_path / "second.sqlite") as store:
+        store.import_lines(lines)
+        assert all(turn.expires_at is None for turn in store.turns(SpaceId("ana")))
