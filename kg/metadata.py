@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import date, datetime
 
 from locigraph.kg.errors import LocigraphError, shortened
-from locigraph.kg.times import in_utc
+from locigraph.kg.times import TIME_RANGE, in_utc, is_in_range
 from locigraph.kg.types import NAME_RULE, UNSTORABLE, Scalar, is_name
 
 #: Largest number of keys, and of bytes of the whole object as JSON.
@@ -45,6 +45,8 @@ def metadata_of(given: object) -> dict[str, Scalar]:
 def scalar_of(value: object, name: str) -> Scalar:
     """A value of metadata as it is stored; raises LocigraphError, with the given name, if it is none."""
     if isinstance(value, datetime):
+        if not is_in_range(value):
+            raise LocigraphError(f"{name} is {shortened(value)}; expected {TIME_RANGE}")
         return in_utc(value).isoformat()
     if isinstance(value, date):
         return value.isoformat()

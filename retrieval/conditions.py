@@ -116,7 +116,7 @@ class _Parser:
             time = datetime.fromisoformat(str(made))
         except ValueError as error:
             raise LocigraphError(f"{where} is {shortened(value)}; expected a time in ISO 8601 ({error})") from None
-        return in_utc(time).isoformat()
+        return str(scalar_of(time, where))
 
 
 def _all(parts: Sequence[Condition]) -> Condition:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Protocol
 
-from locigraph.kg.language.tokens import normalised, telling_signs
+from locigraph.kg.language.tokens import normalised, telling_signs, words
 from locigraph.kg.types import NodeId, Said, SpaceId
 from locigraph.retrieval.conditions import Condition
 from locigraph.retrieval.hits import searches
@@ -54,108 +54,19 @@ _WORD = re.compile(r"\w+")
 _EVER = datetime.min.replace(tzinfo=UTC)
 # Words without capitals that change what a sentence says: negations of some languages, numbers, and days.
 _TURNING = frozenset(
-    [
-        "not",
-        "no",
-        "never",
-        "none",
-        "nobody",
-        "nothing",
-        "nowhere",
-        "neither",
-        "nor",
-        "without",
-        "cannot",
-        "t",
-        "nicht",
-        "nie",
-        "kein",
-        "keine",
-        "keinen",
-        "niemand",
-        "nichts",
-        "ohne",
-        "pas",
-        "jamais",
-        "rien",
-        "personne",
-        "aucun",
-        "sans",
-        "nunca",
-        "nada",
-        "nadie",
-        "sin",
-        "non",
-        "mai",
-        "niente",
-        "senza",
-        "nao",
-        "não",
-        "nem",
-        "sem",
-        "niet",
-        "geen",
-        "nooit",
-        "zero",
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-        "eleven",
-        "twelve",
-        "thirteen",
-        "fourteen",
-        "fifteen",
-        "sixteen",
-        "seventeen",
-        "eighteen",
-        "nineteen",
-        "twenty",
-        "thirty",
-        "forty",
-        "fifty",
-        "sixty",
-        "seventy",
-        "eighty",
-        "ninety",
-        "hundred",
-        "thousand",
-        "million",
-        "half",
-        "first",
-        "second",
-        "third",
-        "fourth",
-        "fifth",
-        "today",
-        "tomorrow",
-        "yesterday",
-        "monday",
-        "tuesday",
-        "wednesday",
-        "thursday",
-        "friday",
-        "saturday",
-        "sunday",
-        "january",
-        "february",
-        "march",
-        "april",
-        "may",
-        "june",
-        "july",
-        "august",
-        "september",
-        "october",
-        "november",
-        "december",
-    ]
+    words(
+        "not no never none nobody nothing nowhere neither nor without cannot t dont doesnt didnt cant couldnt wont "
+        "wouldnt shouldnt isnt arent wasnt werent havent hasnt aint nicht nie kein keine keinen niemand nichts ohne "
+        "ne pas jamais rien personne aucun sans nunca nada nadie sin non mai niente senza nao não nem sem niet geen "
+        "nooit не нет нельзя никогда inte ej aldrig ikke ingen aldri ei zero one two three four five six seven eight "
+        "nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty forty "
+        "fifty sixty seventy eighty ninety hundred thousand million half first second third fourth fifth today "
+        "tomorrow yesterday monday tuesday wednesday thursday friday saturday sunday january february march april may "
+        "june july august september october november december lunes martes miércoles jueves viernes sábado domingo "
+        "lundi mardi mercredi jeudi vendredi samedi dimanche lunedì martedì mercoledì giovedì venerdì sabato domenica "
+        "montag dienstag mittwoch donnerstag freitag samstag sonntag maandag dinsdag woensdag donderdag vrijdag "
+        "zaterdag zondag segunda terça quarta quinta sexta"
+    )
 )
 
 

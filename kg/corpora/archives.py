@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import re
 import tempfile
 import zipfile
@@ -33,7 +34,7 @@ def unpacked(path: str) -> Iterator[str]:
         try:
             with zipfile.ZipFile(path) as archive:
                 found = _unpacked(archive, path, Path(place))
-        except (OSError, RuntimeError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        except (OSError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError) as error:
             raise CorpusFileError(path, f"it cannot be unpacked ({error})", "unpack it yourself") from error
         yield str(found)
 
@@ -43,9 +44,10 @@ def _unpacked(archive: zipfile.ZipFile, path: str, place: Path) -> Path:
     if whole := [each for each in names if PurePosixPath(each).name in _WHOLE][:1]:
         return _written(archive, path, whole, place) / PurePosixPath(whole[0])
     if days := [each for each in names if "/" in each and _DAY.fullmatch(PurePosixPath(each).name)]:
-        top = PurePosixPath(days[0]).parent.parent
+        top = PurePosixPath(days[0]).parent.parent  # without users.json it may be a single channel
         users = str(top / "users.json")
-        return _written(archive, path, [*days, *([users] if users in names else [])], place) / top
+        written = _written(archive, path, [*days, *([users] if users in names else [])], place)
+        return written / (top if users in names else PurePosixPath(days[0]).parent)
     if len(names) != 1:
         shown = ", ".join(sorted(names)[:5])
         raise CorpusFileError(path, f"it holds {len(names)} files ({shown})", "unpack it and name one of them")

@@ -87,7 +87,8 @@ def _branch(conversation: Record) -> list[Record]:
         seen.add(name)
         node = mapping.record(name)
         branch.append(node)
-        name = node.optional_string("parent")
+        parent = node.optional_string("parent")
+        name = parent if parent in mapping.data else None  # an export may lack the beginning
     return branch[::-1]
 
 
@@ -99,7 +100,7 @@ def _newest_leaf(mapping: Record) -> str | None:
     def time(name: str) -> float:
         message = nodes[name].data.get("message")
         found = message.get("create_time") if isinstance(message, dict) else None
-        return float(found) if isinstance(found, int | float) else 0.0
+        return float(found) if isinstance(found, int | float) and abs(found) < 1e12 else 0.0
 
     leaves = [name for name in nodes if name not in parents]
     return max(reversed(leaves), key=time, default=None)

@@ -19,6 +19,7 @@ from locigraph.kg.types import UNSTORABLE, SpaceId
 
 _TIME = re.compile(r"([A-Z][a-z]{2} \d{2}, \d{4}) {1,2}(\d{1,2}:\d{2}:\d{2} [AP]M)( \([^()]{1,100}\))?(.*)")
 _REACTIONS = "Tapbacks:"
+_REPLY = "This message responded to an earlier message."
 
 
 def read(path: str) -> Corpus:
@@ -43,9 +44,13 @@ def read(path: str) -> Corpus:
 def _blocks(path: str) -> Iterator[tuple[int, list[str]]]:
     """Each message with the number of its first line."""
     block: list[str] = []
-    first, is_after_gap = 0, True
+    first, is_after_gap, is_reply = 0, True, False
     for number, line in enumerate(decode(path).split("\n"), start=1):
-        if is_after_gap and _TIME.fullmatch(line.strip()):  # a reply is indented
+        is_time = _TIME.fullmatch(line.strip()) is not None
+        is_reply = (is_time and line.startswith(" ")) or (is_reply and line.startswith(" "))
+        if is_reply:
+            continue  # a reply stands below what it answers, indented, and once more in its own place
+        if is_after_gap and is_time:
             if block:
                 yield first, block
             block, first = [], number
@@ -61,7 +66,7 @@ def _said(path: str, number: int, lines: list[str], skipped: Skipped, names: Con
     if match is None or match[4].strip():
         skipped.count("notices")
         return
-    speaker, *rest = [line.strip() for line in lines[1:]] or [""]
+    speaker, *rest = [line.strip() for line in lines[1:] if line.strip() != _REPLY] or [""]
     text = "\n".join(rest[: rest.index(_REACTIONS)] if _REACTIONS in rest else rest).strip()
     if not speaker or not text:
         skipped.count("messages without text")

@@ -18,8 +18,18 @@ from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.times import in_utc, is_in_range
 from locigraph.kg.types import UNSTORABLE, SpaceId
 
-_FROM = re.compile(r"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\r\n]{0,1000}\r?\n")
-_WROTE = re.compile(r"^[^\n]{1,200}:\n(?=>)", re.MULTILINE)  # "On Monday Ana wrote:", before what is quoted
+_FROM = re.compile(r"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\r\n]{0,1000}\r?\n(?=[A-Za-z-]{1,60}: )")
+# "On Monday Ana wrote:", before what is quoted, which may break in the middle.
+_WROTE = re.compile(
+    r"^(?:[^\n]{1,200}\n)?[^\n]{0,200}(?:wrote|schrieb|écrit|escribió|scritto|schreef)[^\n]{0,60}:\n\n?(?=>)|^[^\n]{1,200}:\n\n?(?=>)",
+    re.MULTILINE,
+)
+_ESCAPED = re.compile(r"^>(>{0,9}From )", re.MULTILINE)  # as mailboxes write lines that begin with "From "
+_FORWARDED = re.compile(
+    r"^-{2,20} ?(?:Original Message|Forwarded message|Ursprüngliche Nachricht|Message d'origine|Mensaje original)"
+    r" ?-{2,20}$.*\Z|^From: [^\n]{1,200}\n(?:Sent|Date): .*\Z",
+    re.MULTILINE | re.DOTALL,
+)
 _QUOTED = re.compile(r"^>[^\n]*(?:\n|\Z)", re.MULTILINE)
 _SIGNATURE = re.compile(r"^-- \n.*\Z", re.MULTILINE | re.DOTALL)
 
@@ -57,7 +67,7 @@ def _said(path: str, where: str, content: bytes) -> Utterance:
         part = mail.get_body(("plain",))
         body = "" if part is None else str(part.get_content())
         turn_id = str(mail["Message-ID"] or "").strip()
-    except (AttributeError, IndexError, LookupError, TypeError, ValueError) as error:  # the parser trusts some headers
+    except Exception as error:  # the parser trusts some headers, and fails on others in many ways
         raise CorpusFormatError(path, None, where, content[:40], f"a readable mail ({error})") from None
     text = _own_words(body.replace("\r\n", "\n"))
     speaker = name.strip() or address
@@ -73,7 +83,9 @@ def _said(path: str, where: str, content: bytes) -> Utterance:
 
 
 def _own_words(body: str) -> str:
-    return _QUOTED.sub("", _WROTE.sub("", _SIGNATURE.sub("", body))).strip()
+    own = _FORWARDED.sub("", _SIGNATURE.sub("", body))
+    quoted = _ESCAPED.sub(lambda match: f"\0{match[1]}", own)  # which a mail never holds
+    return _QUOTED.sub("", _WROTE.sub("", quoted)).replace("\0", "").strip()
 
 
 FORMAT = CorpusFormat(

@@ -217,8 +217,11 @@ def conversations_of(
             space = SpaceId(name_of(record))
             if space in found:
                 raise CorpusFormatError(record.path, space, "id", space, "an id that no earlier conversation has")
-            utterances = read(space, Record(record.data, record.path, space))
-            found[space] = Conversation(space, number_turns(space, utterances))
+            unique: dict[str, Utterance] = {}
+            for utterance in read(space, Record(record.data, record.path, space)):
+                if unique.setdefault(utterance.turn_id, utterance) != utterance:
+                    skipped.count("messages with the ID of another")
+            found[space] = Conversation(space, number_turns(space, [*unique.values()]))
     return tuple(found.values())
 
 

@@ -30,7 +30,8 @@ def read(path: str) -> Corpus:
     """
     skipped = Skipped()
     top = Record(parse_json(path, decode(path)), path, None)
-    chats = members(top.record("chats"), "list", skipped, "chats") if "chats" in top.data else [top]
+    groups = [top.record(name) for name in ("chats", "left_chats") if name in top.data]
+    chats = [chat for group in groups for chat in members(group, "list", skipped, "chats")] if groups else [top]
     alike = Counter(map(_name, chats))
     conversations = conversations_of(
         chats,

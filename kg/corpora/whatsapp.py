@@ -11,9 +11,10 @@ so are lines that look like the beginning of a message with a clock that is not 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
@@ -23,20 +24,26 @@ from locigraph.kg.types import UNSTORABLE, SpaceId
 
 _DATE = r"(\d{1,4}) ?[./\-年년] ?(\d{1,2}) ?[./\-月월] ?(\d{1,4})[日일.]?"
 _HALF = r"[^\W\d_.]{1,10}\.?(?: ?[^\W\d_]\.?)?"  # "PM", "p. m.", "오후", "下午"
+# Words between date and clock, such as in French, Finnish and Bulgarian.
+_AT = r"(?:(?:à|às|at|um|alle|ore|klo|kl\.?|г\.?,?) ?)?"
 _LINE = re.compile(
-    rf"\[?{_DATE}[,،]? ?(?:({_HALF}) ?)?(\d{{1,2}})[:.](\d{{2}})(?:[:.](\d{{2}}))? ?({_HALF})?"
+    rf"\[?{_DATE}[,،]? ?{_AT}(?:({_HALF}) ?)?(\d{{1,2}})[:.](\d{{2}})(?:[:.](\d{{2}}))? ?({_HALF})?"
     r"(?:\]| -|: ?(?=\S)) ?(.*)",
     re.DOTALL,
 )
+_BEGINNING = re.compile(r"(\[?)(\d{1,4}) ?([./\-年년])")
 # A line that begins as a message does, but for a clock of an unknown kind.
-_ALIKE = re.compile(rf"\[?{_DATE}[^\n]{{0,30}}?\d{{1,2}}[:.]\d{{2}}[^\n:]{{0,20}}?(?:\]| -) ?[^\n:]{{1,60}}: ")
+_ALIKE = re.compile(
+    rf"\[?{_DATE}[,،]?(?: [^\s\d]{{1,5}})?,? ?\d{{1,2}}[:.]\d{{2}}(?: ?\S{{1,9}})?(?:\]| -) ?[^\n:]{{1,60}}: "
+)
 _AM = frozenset(["am", "vorm", "오전", "上午", "午前", "凌晨", "早上", "清晨", "ص", "πμ", "dop", "de", "sa", "öö"])
 _PM = frozenset(["pm", "nachm", "오후", "下午", "午後", "晚上", "傍晚", "م", "μμ", "odp", "du", "ch", "ös"])
 _NOON = frozenset(["中午"])
 # Marks of direction: before what the app itself wrote iOS puts the first, in every language.
 _MARK = "\u200e"
-_INVISIBLE = str.maketrans({_MARK: "", "\u200f": "", "\u2068": "", "\u2069": "", "\ufeff": ""})
-_SPACES = str.maketrans({"\u202f": " ", "\u00a0": " "})
+_INVISIBLE = str.maketrans({_MARK: ""})
+_OTHER_MARKS = "\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
+_SPACES = str.maketrans({"\u202f": " ", "\u00a0": " "} | dict.fromkeys(_OTHER_MARKS, ""))
 # What stands for media in exports without them, in the languages of most phones; ``null`` for what it cannot express.
 _OMITTED = frozenset(
     text.casefold()
@@ -54,11 +61,22 @@ _OMITTED = frozenset(
 # Names of attached files begin with eight digits on iOS.
 _MEDIA = re.compile(
     r"<[^<>\d]{1,20}\d{8}-[^<>]{1,255}>"
-    r"|(?:image|video|audio|sticker|GIF|document|contact card) omitted|\S{1,120} \(file attached\)|null",
+    r"|(?:image|video|audio|sticker|GIF|document|contact card) omitted|null"
+    r"|\S{1,120} \((?:file attached|Datei angehängt|archivo adjunto|fichier joint|file allegato|arquivo anexado"
+    r"|ficheiro anexado|bestand bijgevoegd)\)",
     re.IGNORECASE,
 )
-_DELETED = ("This message was deleted", "You deleted this message")
-_EDITED = "<This message was edited>"
+_DELETED = (
+    "This message was deleted", "You deleted this message", "Diese Nachricht wurde gelöscht",
+    "Du hast diese Nachricht gelöscht", "Se eliminó este mensaje", "Eliminaste este mensaje",
+    "Ce message a été supprimé", "Vous avez supprimé ce message", "Questo messaggio è stato eliminato",
+    "Hai eliminato questo messaggio", "Esta mensagem foi apagada", "Mensagem apagada", "Dit bericht is verwijderd",
+)  # fmt: skip
+_EDITED = re.compile(
+    r"<(?:This message was edited|Diese Nachricht wurde bearbeitet\.?|Se editó este mensaje\.?"
+    r"|Ce message a été modifié|Questo messaggio è stato modificato|Mensagem editada|Dit bericht is bewerkt)>\Z"
+)
+_DAY = timedelta(days=1)
 _QUOTATION_MARKS = frozenset('"“”„«»')
 _THAI = 543  # the year 543 before Christ is the first of the Thai calendar
 
@@ -107,7 +125,7 @@ def read(path: str) -> Corpus:
             skipped.count(kind)
             continue
         speaker = said[0].translate(_INVISIBLE).strip().removeprefix("~").strip()  # "~ Ana" is in no address book
-        text = said[1].translate(_INVISIBLE).removesuffix(_EDITED).rstrip()
+        text = _EDITED.sub("", said[1].translate(_INVISIBLE)).rstrip()
         utterances.append(Utterance(names.name(time, speaker, text), time.date().isoformat(), speaker, text, time))
     space = SpaceId(Path(path).stem)
     notes = [*skipped.notes(has_turns=bool(utterances))]
@@ -118,24 +136,27 @@ def read(path: str) -> Corpus:
 
 def _not_said(words: str) -> str:
     """What a message is instead of somebody's words, as it is counted; empty if it is that."""
-    text = words.translate(_INVISIBLE).removesuffix(_EDITED).strip()
+    text = _EDITED.sub("", words.translate(_INVISIBLE)).strip()
     if text.removesuffix(".") in _DELETED:
         return "deleted messages"
     if not text or _MEDIA.fullmatch(text) or text.strip("<>").casefold() in _OMITTED:
         return "media and empty messages"
-    return "notices of the app" if words.startswith(_MARK) and not words.startswith(_MARK + _EDITED) else ""
+    is_of_app = words.startswith(_MARK) and not words.startswith(f"{_MARK}<")
+    return "notices of the app" if is_of_app else ""
 
 
 def _messages(path: str, skipped: Skipped) -> Iterator[_Message]:
+    lines = decode(path).translate(_SPACES).split("\n")
+    shape = _usual_shape(lines)
     message: _Message | None = None
     is_lost = False
-    for number, given in enumerate(decode(path).split("\n"), start=1):
-        line = given.translate(_SPACES)
-        header = line.lstrip(_MARK + "\u200f\ufeff")
-        match = _LINE.fullmatch(header)
+    for number, line in enumerate(lines, start=1):
+        header = line.lstrip(_MARK)
+        match = _LINE.fullmatch(header) if _shape(header) == shape else None
         clock = None if match is None else _clock(match)
         if match is None or clock is None:
-            if _ALIKE.match(header):  # it would put the words of one into the mouth of another
+            # Otherwise it would put the words of one into the mouth of another.
+            if _shape(header) == shape and _ALIKE.match(header):
                 skipped.count("messages with a date or clock that is not understood")
                 is_lost = True
             elif message is not None and not is_lost:
@@ -148,6 +169,19 @@ def _messages(path: str, skipped: Skipped) -> Iterator[_Message]:
         message, is_lost = _Message(number, numbers, clock, header.removesuffix(rest), [rest]), False
     if message is not None:
         yield from _storable(path, message, skipped)
+
+
+def _usual_shape(lines: Sequence[str]) -> str:
+    """The form of most dates at the beginning of a line: one of another form was pasted into a message."""
+    headers = (line.lstrip(_MARK) for line in lines)
+    shapes = Counter(_shape(each) for each in headers if _LINE.fullmatch(each))
+    return max(shapes, key=shapes.__getitem__, default="")
+
+
+def _shape(header: str) -> str:
+    """Brackets, the sign between the numbers of the date, and whether the year comes first."""
+    match = _BEGINNING.match(header)
+    return "" if match is None else f"{match[1]}{match[3]}{len(match[2]) > 2}"
 
 
 def _storable(path: str, message: _Message, skipped: Skipped) -> Iterator[_Message]:
@@ -172,16 +206,17 @@ def _clock(match: re.Match[str]) -> tuple[int, int, int] | None:
 
 
 def _without_pasted(messages: Sequence[tuple[datetime, _Message]]) -> Iterator[tuple[datetime, _Message]]:
-    """The messages; lines without a speaker whose time is after that of the next message are part of the one before.
+    """The messages; lines without a speaker, of days after the next message or before the last, are part of the latter.
 
-    Somebody has pasted them, such as entries of a calendar.
+    Somebody has pasted them, such as entries of a calendar. Less than a day may be a clock that was set.
     """
     times = [time for time, message in messages if message.said is not None]
     following = iter(times)
     last: tuple[datetime, _Message] | None = None
     upcoming = next(following, None)
     for time, message in messages:
-        if message.said is None and last is not None and upcoming is not None and time > upcoming:
+        is_late = upcoming is not None and time > upcoming + _DAY
+        if message.said is None and last is not None and (is_late or time < last[0] - _DAY):
             last[1].lines += [message.beginning + message.lines[0], *message.lines[1:]]
             continue
         if message.said is not None:
@@ -195,15 +230,15 @@ def _without_pasted(messages: Sequence[tuple[datetime, _Message]]) -> Iterator[t
 
 def _order(path: str, messages: list[_Message]) -> tuple[tuple[int, int, int], bool]:
     """Indexes of year, month and day among the numbers of a date, and whether the file determines them."""
-    if all(message.numbers[0] > 31 for message in messages):
+    if messages[0].numbers[0] > 31:  # all have the same form
         return (0, 1, 2), True
-    day_first = next((m for m in messages if m.numbers[0] > 12), None)
-    month_first = next((m for m in messages if m.numbers[1] > 12), None)
-    if day_first and month_first:
-        raise CorpusFormatError(
-            path, None, f"line {month_first.line}", month_first.numbers, f"the day first, as in line {day_first.line}"
-        )
-    return ((2, 0, 1) if month_first else (2, 1, 0)), bool(day_first or month_first)
+    day_first = [message for message in messages if message.numbers[0] > 12]
+    month_first = [message for message in messages if message.numbers[1] > 12]
+    if day_first and len(day_first) == len(month_first):
+        said = f"the day first, as in line {day_first[0].line}"
+        raise CorpusFormatError(path, None, f"line {month_first[0].line}", month_first[0].numbers, said)
+    # Few that contradict the others cannot be read, which is counted.
+    return ((2, 0, 1) if len(month_first) > len(day_first) else (2, 1, 0)), bool(day_first or month_first)
 
 
 def _time(path: str, message: _Message, order: tuple[int, int, int]) -> datetime:
@@ -228,7 +263,7 @@ def _year(number: int, now: int) -> int:
 
 
 def _recognises(beginning: str) -> bool:
-    lines = (line.translate(_SPACES).lstrip(_MARK) for line in beginning.split("\n")[:20])
+    lines = (line.lstrip(_MARK) for line in beginning.translate(_SPACES).split("\n")[:20])
     return any(_LINE.fullmatch(line) or _ALIKE.match(line) for line in lines)
 
 

@@ -42,6 +42,8 @@ _NO_DAY_AFTER = "".join(
     for word in (
         "every", "each", "any", "most", "some", "a", "an", "the", "on", "last", "past", "next", "this", "coming", "of",
         "by", "until", "till", "since", "before", "after", "from", "to", "through", "and", "or", "for", "than", "my",
+        "other", "another", "that", "one", "all", "both", "first", "second", "third", "fourth", "fifth", "following",
+        "previous", "same", "good", "black", "easter", "ash", "holy", "cyber", "super",
     )
 )  # fmt: skip
 # Words that may follow "March 12" or "12 May" where it is a day; before other words these may be verbs and a number.
@@ -54,6 +56,8 @@ _BEFORE_A_DAY = re.compile(
     r"(?:^|[^\w ] ?|\b(?:on|in|by|since|until|till|from|to|of|for|before|after|between|around|and|or|the|this|last|next"
     r"|our|my|born|due|starting|ending) )$"
 )
+_COUNTED = re.compile(r" (?:times|things|people|beers?|miles|kids|days|weeks|hours|minutes)\b")
+_MAY = re.compile(r" (?:be|not|have|also|still|well|never|come|need|want|go|take|get|seem|enter|leave|stay|join)\b")
 _VERB_AND_NUMBER = re.compile(rf"(?:{_AND}\d+)? (?!(?:{_AFTER_A_DAY})\b)\w")
 _BELOW_TEN = "one|two|three|four|five|six|seven|eight|nine"
 #: Pattern of a small number in digits or words; ``number_in`` reads it.
@@ -254,7 +258,7 @@ def time_rules() -> tuple[Rule, ...]:
             lambda m, d: _nearest_days(d, m[1], int(m[2]), int(m[3])),
         ),
         (
-            rf"\b{_NUMERAL}(?: of)? {_SHORT_MONTH}(?!\w){_NO_YEAR}",
+            rf"(?<!\d[.,])\b{_NUMERAL}(?: of)? {_SHORT_MONTH}(?!\w){_NO_YEAR}",
             lambda m, d: None if _is_verb(m, m[2]) else _nearest_days(d, m[2], int(m[1]), int(m[1])),
         ),
         (
@@ -288,9 +292,11 @@ def _tense(match: re.Match[str]) -> Literal["past", "future"] | None:
 
 def _is_verb(match: re.Match[str], month: str) -> bool:
     """Whether a month beside a number is a verb: "we march 12 miles", "you may 2 or 3 times", "only 2 may enter"."""
+    text = match.string
+    if _COUNTED.match(text, match.end()) or (month == "may" and _MAY.match(text, match.end())):
+        return True
     if month not in ("may", "march") or (match[0][-1].isalpha() and match[0][-3:] in ("st", "nd", "rd", "th")):
         return False
-    text = match.string
     before = text[max(0, match.start() - _NEARBY) : match.start()]
     return _BEFORE_A_DAY.search(before) is None and _VERB_AND_NUMBER.match(text, match.end()) is not None
 

@@ -33,7 +33,14 @@ _CHAINS = ("NEXT", "PRECEDES")  # labels of which each node has at most one inco
 Listener = Callable[[Sequence[str]], None]
 
 
-def erase_turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnId], before_erasing: Listener) -> int:
+def erase_turns(
+    connection: Connection,
+    space: SpaceId,
+    turn_ids: Sequence[TurnId],
+    before_erasing: Listener,
+    *,
+    keeps_space: bool = False,
+) -> int:
     """Erase turns and what was derived from them within the connection's transaction; see ``Store.forget``."""
     turn_keys = turns.keys_of(connection, space, turn_ids)
     missing = sorted(set(turn_ids) - set(turn_keys))
@@ -42,7 +49,9 @@ def erase_turns(connection: Connection, space: SpaceId, turn_ids: Sequence[TurnI
             f"space {space!r} has no turn {shortened(missing[0])}, or it was erased before; nothing was erased now"
         )
     of_space = select(func.count()).select_from(tables.turns).where(tables.turns.c.space == space)
-    if connection.scalar(of_space) == len(turn_keys):  # nothing is left, so the owner is forgotten as well
+    if not keeps_space and connection.scalar(of_space) == len(
+        turn_keys
+    ):  # nothing is left, so the owner is forgotten as well
         return erase_spaces(connection, [space], before_erasing)
     tombstones.put(connection, space, list(turn_keys))
     doomed = _doomed(connection, set(turn_keys.values()))

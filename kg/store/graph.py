@@ -233,7 +233,12 @@ class Store(Conversations, Queues):
             ]
 
     def forget(
-        self, space: SpaceId, turn_ids: Sequence[TurnId], *, before_erasing: erase.Listener = lambda texts: None
+        self,
+        space: SpaceId,
+        turn_ids: Sequence[TurnId],
+        *,
+        before_erasing: erase.Listener = lambda texts: None,
+        keeps_space: bool = False,
     ) -> int:
         """Erase turns and everything derived from them.
 
@@ -251,6 +256,7 @@ class Store(Conversations, Queues):
             turn_ids: The turns.
             before_erasing: Called with the texts that are about to be erased, so that caches can drop them; if it
                 fails, nothing is erased.
+            keeps_space: Whether the space and its owner stay even if none of its turns is left.
 
         Returns:
             Number of nodes erased.
@@ -262,7 +268,7 @@ class Store(Conversations, Queues):
         """
         self.require_space(space)
         with self._write(space) as connection:
-            erased = erase.erase_turns(connection, space, turn_ids, before_erasing)
+            erased = erase.erase_turns(connection, space, turn_ids, before_erasing, keeps_space=keeps_space)
         self.empty_log()
         return erased
 

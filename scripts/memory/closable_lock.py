@@ -33,12 +33,16 @@ class ClosableLock:
         """Whether the process that made the lock is not this one, which was forked from it."""
         return os.getpid() != self._process
 
-    def __enter__(self) -> None:
+    def require_own_process(self) -> None:
+        """Raise LocigraphError in a process that was forked after the lock was made."""
         if self.is_of_another_process:
             raise LocigraphError(
                 f"{self._name} was opened by process {self._process}, from which this process was forked; open it "
                 "after forking, in the one process that uses it"
             )
+
+    def __enter__(self) -> None:
+        self.require_own_process()
         self.lock.acquire()
         if self.is_closed:
             self.lock.release()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from locigraph.kg.counts import counted, is_or_are
 from locigraph.kg.errors import LocigraphError, UnknownScopeError, UnknownSpaceError, shortened
@@ -63,6 +63,20 @@ def forget(parts: Parts, space: str | Sequence[str] | None, named: Collection[Tu
     return erased
 
 
+def forget_expired(parts: Parts, expired: Mapping[SpaceId, Sequence[TurnId]]) -> int:
+    """Erase turns of several spaces, which keep their owners; returns the number of turns."""
+    if not expired:
+        return 0
+    for space, turns in expired.items():
+        _erase(parts, [space], turns, keeps_space=True)
+    parts.has_forgotten = True
+    parts.drain()
+    parts.graph.empty_log()
+    for space in expired:
+        _consolidate_again(parts, space)
+    return sum(map(len, expired.values()))
+
+
 def _consolidate_again(parts: Parts, space: SpaceId) -> None:
     """Consolidate a space whose turns are all pending, since forgetting has changed their order.
 
@@ -75,7 +89,9 @@ def _consolidate_again(parts: Parts, space: SpaceId) -> None:
         parts.writer().consolidate([space])
 
 
-def _erase(parts: Parts, spaces: Sequence[SpaceId], named: Collection[TurnId] | None) -> int:
+def _erase(
+    parts: Parts, spaces: Sequence[SpaceId], named: Collection[TurnId] | None, *, keeps_space: bool = False
+) -> int:
     """Erase turns of one space, or whole spaces, from text cache and store; returns the number of nodes."""
     from locigraph.scripts.assembly.graphs import builders_of, encoded_of
 
@@ -89,4 +105,4 @@ def _erase(parts: Parts, spaces: Sequence[SpaceId], named: Collection[TurnId] | 
 
     if named is None:
         return parts.graph.forget_spaces(spaces, before_erasing=drop_vectors)
-    return parts.graph.forget(spaces[0], list(named), before_erasing=drop_vectors)
+    return parts.graph.forget(spaces[0], list(named), before_erasing=drop_vectors, keeps_space=keeps_space)

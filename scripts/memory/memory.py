@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import ChainMap, Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 # Number of turns that are consolidated without letting another change in; questions need not wait for either.
 _TURNS_A_STEP = 50
+_OVERDUE = timedelta(hours=1)
 
 
 class Memory:
@@ -217,8 +219,8 @@ class Memory:
             agent: Agent to which the space belongs, in the same way.
             metadata: Names with texts, numbers, booleans, dates or times, for the ``filter`` of ``recall``; at most 64,
                 and 8,192 bytes as JSON.
-            expires_at: From this time on the turn is in no answer, and it is erased with the next change of the memory
-                (see ``forget_expired``); None to keep it.
+            expires_at: From this time on the turn is in no answer, and it is erased by ``forget_expired``; None to keep
+                it.
 
         Raises:
             LocigraphError: If an argument is not text, or there is neither text nor an image caption.
@@ -227,6 +229,7 @@ class Memory:
             LanguageModelError: If language models fail; the turn is stored, as the message says, and so it is after any
                 other error whose message says so.
         """
+        self._writing.require_own_process()
         # The ID is assigned here, so that an error can tell whether the turn was stored all the same.
         turn = {
             "space": space, "session": session, "speaker": speaker, "text": text, "spoken_at": spoken_at,
@@ -250,6 +253,7 @@ class Memory:
         Raises:
             LocigraphError: If the turns are not a list of mappings.
         """
+        self._writing.require_own_process()
         # IDs are assigned here, so that a turn that has to be tried again below is not added twice.
         given = mappings_of(turns)
         named = [
@@ -299,7 +303,7 @@ class Memory:
         self._refuse_if_readonly()
         with self._writing:
             writer = self._parts.writer()
-            self._forget_expired_of(dict.fromkeys(turn.space for turn in made))
+            self._forget_overdue(dict.fromkeys(turn.space for turn in made))
             if self._parts.waits_for_models:  # for minutes, in which questions are answered from what there is
                 writer.add(made, scoped=scoped)
                 return [turn.turn_id for turn in made]
@@ -322,8 +326,9 @@ class Memory:
             with self._counting:
                 self._being_added -= Counter(spaces)
 
-    def _forget_expired_of(self, spaces: Iterable[SpaceId]) -> None:
-        if due := self._graph.expired(datetime.now(UTC), [*spaces]):
+    def _forget_overdue(self, spaces: Iterable[SpaceId]) -> None:
+        """Erase what has expired in some spaces, but not for every turn: erasing takes longer than adding."""
+        if due := self._graph.expired(datetime.now(UTC) - _OVERDUE, [*spaces]):
             with self._lock, self._reading:
                 self._forget_expired([*due])
 
@@ -373,17 +378,15 @@ class Memory:
     def forget_expired(self) -> int:
         """Permanently erase the turns whose time has come (``expires_at``); returns how many.
 
-        ``add`` and ``explain`` do the same for their spaces, and ``close`` for all.
+        No answer shows them in the meantime. ``add`` does the same for spaces in which this is overdue by an hour, and
+        ``close`` for all.
         """
         self._refuse_if_readonly()
         with self._writing, self._lock, self._reading:
             return self._forget_expired()
 
     def _forget_expired(self, spaces: Sequence[SpaceId] | None = None) -> int:
-        expired = self._graph.expired(datetime.now(UTC), spaces)
-        for space, turns in expired.items():
-            forgetting.forget(self._parts, space, turns, ANYBODY)
-        return sum(map(len, expired.values()))
+        return forgetting.forget_expired(self._parts, self._graph.expired(datetime.now(UTC), spaces))
 
     def restore(self, *, space: str, turn_ids: str | Sequence[str] | None = None) -> int:
         """Allow forgotten turns, by default all of the space, to be added again; returns how many were forgotten.
@@ -667,27 +670,40 @@ class Memory:
         if turn_ids is not None and not turn_ids:
             raise LocigraphError("turn_ids is empty; name the turns to explain, or None for the best ones")
         time, name = options.time_of(as_of), options.one_space(space)
-        if not self._is_readonly:
-            with self._writing:
-                self._forget_expired_of([name])
         with self._lock:
             self._graph.require_space(name)
+            expired = {turn for turns in self._graph.expired(datetime.now(UTC), [name]).values() for turn in turns}
 
             from locigraph.scripts.assembly.graphs import embed_all
             from locigraph.training.explanation import explain  # imports PyTorch
 
             if not self._is_readonly:
                 embed_all([name], self._graph, self._encoder, progress=False)
-            return explain(
+            found = explain(
                 self._parts.checkpoint(),
                 snapshot_with_vectors(self._graph, name, self._encoder, as_of=time),
                 question,
                 encoder=self._encoder,
-                top_k=top_k,
+                top_k=top_k + len(expired),
                 asked_at=time,
                 turn_ids=None if turn_ids is None else [*map(TurnId, options.listed(turn_ids))],
                 statistics=self._parts.word_statistics(name),
             )
+            return self._without_expired(name, found, expired)[: top_k if turn_ids is None else len(found)]
+
+    def _without_expired(
+        self, space: SpaceId, explained: Sequence[Explanation], expired: AbstractSet[TurnId]
+    ) -> list[Explanation]:
+        """Explanations without turns whose time has come, and without what these turns add to others."""
+        if not expired:
+            return [*explained]
+        origins = self._graph.origins_of(space, [each.node_id for turn in explained for each in turn.influences])
+        gone = {node for node, said in origins.items() if any(each.turn_id in expired for each in said)}
+        return [
+            replace(turn, influences=tuple(each for each in turn.influences if each.node_id not in gone))
+            for turn in explained
+            if turn.turn_id not in expired
+        ]
 
     def _last_day(self, spaces: Sequence[SpaceId]) -> date | None:
         times = [time for time in self._graph.last_spoken(spaces).values() if time is not None]

@@ -238,7 +238,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
             (
                 "close", "empty_log", "faults", "identity", "spent_by_stage", "spaces", "scopes", "last_spoken",
                 "misplaced", "read_outbox", "has_forgotten", "relist_outbox", "acknowledge_outbox", "changed_spaces",
-                "forgotten_count", "counts_of_type", "keep_word_statistics",
+                "forgotten_count", "exported", "import_lines", "counts_of_type", "keep_word_statistics",
             )
         ),
     },

@@ -170,6 +170,56 @@ def test_a_mailbox_is_read_without_what_its_mails_quote(tmp_path: Path) -> None:
     assert corpus.notes[0] == "skipped mails that cannot be read: 1"
 
 
+def test_of_messages_with_one_id_the_first_is_read_and_the_others_are_counted(tmp_path: Path) -> None:
+    texts, common = ("Hi", "Ho", "Hi"), {"uuid": "a", "sender": "human", "created_at": "2024-05-01T10:00:00Z"}
+    said_twice = [common | {"text": text} for text in texts]
+    corpus = load_corpus("claude", written(tmp_path, "c.json", [{"uuid": "c1", "chat_messages": said_twice}]))
+    assert [text for _, _, text in said(corpus)] == ["Hi"]
+    assert corpus.notes == ("skipped messages with the ID of another: 1",)
+
+
+REPLY = """May 17, 2022  5:29:42 PM
+Ana
+Did you send it?
+    May 17, 2022  5:30:00 PM
+    Bob
+    Sent! Check your email
+
+May 17, 2022  5:30:00 PM
+Bob
+Sent! Check your email
+This message responded to an earlier message.
+"""
+
+
+def test_a_reply_that_imessage_exporter_writes_twice_is_read_once(tmp_path: Path) -> None:
+    corpus = load_corpus("imessage", written(tmp_path, "Ana.txt", REPLY))
+    assert said(corpus) == [("Ana", "Ana", "Did you send it?"), ("Ana", "Bob", "Sent! Check your email")]
+
+
+@pytest.mark.parametrize(
+    ("body", "own"),
+    [
+        (">From now on I live in Rome.\n", "From now on I live in Rome."),
+        ("Yes.\n\nFrom here we drive to Rome.\n", "Yes.\n\nFrom here we drive to Rome."),
+        ("Yes.\n\nOn Mon, 1 May 2024 at 10:00 Ana <a@x.org> wrote:\n\n> It opens.\n", "Yes."),
+        ("Yes.\n\nOn Mon, 1 May 2024 at 10:00 Ana Ruiz the baker\n<a@x.org> wrote:\n\n> It opens.\n", "Yes."),
+        ("Yes.\n\n-----Original Message-----\nFrom: Ana\nSent: Monday\n\nI live in Rome.\n", "Yes."),
+    ],
+)
+def test_own_words_in_a_mail_are_told_from_those_of_others(body: str, own: str, tmp_path: Path) -> None:
+    head = "From b@x.org Wed May  1 10:00:00 2024\nFrom: b@x.org\nDate: Wed, 01 May 2024 10:00:00 +0000\n"
+    head += "Message-ID: <1>\n\n"
+    assert [text for _, _, text in said(load_corpus("mbox", written(tmp_path, "a.mbox", head + body)))] == [own]
+
+
+def test_a_mail_that_the_parser_fails_on_costs_no_other(tmp_path: Path) -> None:
+    hostile = MBOX.replace("<2@example.org>", "<a@[").replace("tom@example.org\nDate", "(" * 400 + "\nDate")
+    corpus = load_corpus("mbox", written(tmp_path, "bakery.mbox", hostile))
+    assert len(corpus.conversations[0].turns) == 1
+    assert corpus.notes[0] == "skipped mails that cannot be read: 2"
+
+
 @pytest.mark.parametrize("form", SOUND)
 def test_the_format_of_a_file_is_found_out_and_said(form: str, tmp_path: Path) -> None:
     path = str(SOUND[form].write(tmp_path, SOUND[form].make(["I sold the oboe.", "To whom?"])))

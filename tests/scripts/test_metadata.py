@@ -83,9 +83,26 @@ def test_a_turn_whose_time_has_come_is_in_no_answer_and_then_in_no_file(place: P
         for strategy in PLAIN:
             found = memory.recall("What is the code?", space="ana", strategy=strategy, budget_tokens=200)
             assert "7719" not in str(found.as_json())
-        assert [each.turn_id for each in memory.explain("What is the code?", space="ana")] == ["t1"]
-        assert memory.forget_expired() == 0  # explain has erased it
+        explained = memory.explain("What is the code?", space="ana")
+        assert [each.turn_id for each in explained] == ["t1"]
+        assert "7719" not in str(explained)
+        memory.close(flush=False)
+    with Memory.open(place / "memory.sqlite", checkpoint=str(place / "checkpoint"), access="read") as memory:
+        assert "7719" not in str(memory.explain("What is the code?", space="ana"))
+    with opened(place) as memory:
+        assert memory.forget_expired() == 1
+        assert memory.forget_expired() == 0
     assert files_with(place, "zebrafish", []) == []
+
+
+def test_a_space_whose_turns_have_all_expired_keeps_its_owner(place: Path) -> None:
+    with opened(place) as memory:
+        memory.add(**TURN, text="The code is 7719.", user="ana", expires_at=datetime.now(UTC))
+        assert memory.forget_expired() == 1
+        assert memory.spaces(user="ana") == ["ana"]
+        assert not [*memory.recall("What is the code?", user="ana")]
+        with pytest.raises(LocigraphError, match="belongs to"):
+            memory.add(**TURN, text="Mine.", user="eve")
 
 
 @pytest.mark.parametrize("way", ["add", "close", "command"])
@@ -94,12 +111,15 @@ def test_what_has_expired_is_erased_by_the_next_change(
 ) -> None:
     with opened(place) as memory:
         memory.add(**TURN, text="The zebrafish code is 7719.", expires_at="2020-01-01")
-        memory.add(**TURN, text="I sold the blue bike.")  # which erases the first one
+        memory.add(**TURN, text="I sold the blue bike.")  # which erases the first one, overdue for years
         assert memory.forget_expired() == 0
         memory.add(**TURN, text="The zebrafish code is 7720.", expires_at="2020-01-01")
         if way == "add":
             memory.add(**TURN, text="To Tom.")
             assert memory.forget_expired() == 0
+        memory.add(**TURN, text="The code is 7721.", expires_at=datetime.now(UTC))
+        memory.add(**TURN, text="Soon.")
+        assert memory.forget_expired() == 1  # adding waits until several have expired
     if way == "command":
         store = str(place / "memory.sqlite")
         forget(expired=True, store=store, checkpoint=None)

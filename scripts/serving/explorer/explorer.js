@@ -102,7 +102,7 @@ function showHits(hits, explained) {
     const button = make("button", hit.text, { type: "button", "aria-pressed": "false" });
     const when = hit.spoken_at === null ? "" : ` · ${hit.spoken_at.slice(0, 16).replace("T", " ")}`;
     const until = hit.until === null ? "" : ` · until ${hit.until}`;
-    button.append(make("small", `${hit.score.toFixed(3)} · ${hit.type}${until} · turns ${hit.turn_ids.join(", ")}`));
+    button.append(make("small", `${hit.score.toFixed(3)} · ${hit.type}${when}${until} · turns ${hit.turn_ids.join(", ")}`));
     button.addEventListener("click", () => {
       for (const other of at("hits").querySelectorAll("button")) other.setAttribute("aria-pressed", other === button);
       showNeighbourhood(explained.get(firstTurn(hit)));

@@ -344,7 +344,9 @@ def test_short_names_bare_weekdays_and_dates_in_numbers_are_read(text: str, spok
     [
         "They made us march 12 miles in the rain.", "You may 2 or 3 times a week skip it.", "We march 3 abreast.",
         "Only 2 may enter the room.", "It was 3/4/2024 or so", "Every Monday I swam", "I swam every Monday.",
-        "Monday is my day off.", "The sun was hot", "I like Fri", "It cost 1.5.2 or so", "version 10.11.20205",
+        "Monday is my day off.", "I worked every other Friday.", "He left the following Monday.",
+        "I counted them: 12 may be missing.", "Of the guests, 3 may not come.", "A loan at 4.9 APR.",
+        "I met Jan 3 times.", "The sun was hot", "I like Fri", "It cost 1.5.2 or so", "version 10.11.20205",
     ],
 )  # fmt: skip
 def test_verbs_numbers_and_days_of_every_week_are_no_dates(text: str) -> None:
