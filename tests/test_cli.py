@@ -10,7 +10,7 @@ import subprocess
 import sys
 import warnings
 from contextlib import closing
-from importlib import import_module, metadata
+from importlib import metadata
 from inspect import signature
 from itertools import pairwise
 from pathlib import Path
@@ -127,7 +127,7 @@ BAD_CALLS = {
         ["top_k is 'few'; expected a whole num"],
     ),
     "a word that is no choice": (["build", "--encoder.dtype", "f"], ["dtype is 'f'; expected one of ['float32', 'bf"]),
-    "a folder for a corpus": (["build", "--corpus.path", "."], ["Is a directory; name a readable file"]),
+    "a folder for a corpus": (["build", "--corpus.path", "."], ["expected a channel's folder with a JSON file"]),
     "a folder for a store": (["spaces", "--store", "."], ["store '.' is a folder", "graph.sqlite"]),
     "missing store": (["recall", "hello", "--space", "x", "--store", "absent.sqlite"], ["absent.sqlite", "build"]),
     "missing store to verify": (["verify", "--store", "absent.sqlite"], ["absent.sqlite"]),
@@ -236,9 +236,11 @@ def test_a_chat_that_is_read_in_the_wrong_way_is_told_the_right_one(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "chat.txt").write_text("12/03/2024, 18:41 - Ana: I sold the oboe.\n")
-    code, _, error = run(capsys, "build", "--corpus.path", "chat.txt")
-    formats = "for the export of another program, set --corpus.format to one of: messages, chatgpt, slack, whatsapp"
-    assert_one_line_and_code_2(code, error, "expected valid JSON", formats)
+    code, _, error = run(capsys, "build", "--corpus.path", "chat.txt", "--corpus.format", "jsonl")
+    right = "this looks like the format 'whatsapp': name it with --corpus.format"
+    assert_one_line_and_code_2(code, error, "expected valid JSON", right)
+    code, out, _ = run(capsys, "build", "--corpus.path", "chat.txt", "--dry_run", "true")
+    assert (code, "read as whatsapp" in out) == (0, True)
     message = '{"role": "user", "content": "I sold the oboe."}\n'
     for text in (message, message * 2):
         (tmp_path / "chat.jsonl").write_text(text)
@@ -301,7 +303,6 @@ def _aliases_of_aliases() -> bytes:
         (b"store: &a [*a]", ["*a refers to a value that contains it"]),
         (b"store: *a", ["found undefined alias"]),
         (b"dry_run: null", ["dry_run is null"]),
-        (b"corpus: {format: null}", ["corpus.format is null"]),
         (b"", ["run.yaml: is empty; expected options by name"]),
         (b"# later\n", ["run.yaml: is empty; expected options by name"]),
         (
@@ -347,7 +348,7 @@ def test_the_options_that_take_names_are_these() -> None:
 
 @pytest.mark.parametrize("command", cli._HELP)
 def test_every_option_of_a_command_is_explained(command: str) -> None:
-    function = getattr(import_module(f"locigraph.scripts.{command.replace('-', '_')}"), command.replace("-", "_"))
+    function = cli._command(command)
     explained = set(re.findall(r"^        (\w+): ", function.__doc__, re.MULTILINE))
     assert {*signature(function).parameters} - {"question"} <= explained
 
@@ -746,8 +747,8 @@ def test_what_does_not_fit_a_store_is_one_line_with_the_cure_and_changes_nothing
         (["build", "--corpus.path", "graph.sqlite", "--store", "graph.sqlite"], ["is a database", "--store"]),
         (["build", "--corpus.path", "pretty.json", "--store", "graph.sqlite"], ["one JSON object per line", "jq -c ."]),
         (
-            ["build", "--corpus.path", "export.json", "--store", "graph.sqlite"],
-            ["set --corpus.format to one of: messages"],
+            ["build", "--corpus.path", "export.json", "--corpus.format", "locomo", "--store", "graph.sqlite"],
+            ["this looks like the format 'messages': name it with --corpus.format"],
         ),
         (["forget", *here, "--turns", f"{turns[0]['turn_id']},none"], ["has no turn 'none'"]),
     ):

@@ -97,8 +97,9 @@ def load_corpus(
 
 def _found(format: str | None, path: str) -> tuple[CorpusFormat, Corpus]:
     """The row of the format, which may be told by the file alone, and the corpus as it was read."""
-    row = jsonl.FORMAT if format is None or path in BUNDLED else FORMATS[format]
+    row = jsonl.FORMAT if format is None else FORMATS[format]
     if path in BUNDLED:
+        row = jsonl.FORMAT
         with resources.as_file(resources.files("locigraph.kg.corpora") / f"{path}.jsonl") as bundled:
             return row, replace(_read(row, str(bundled)), path=path)
     if not Path(path).exists():
