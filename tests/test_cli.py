@@ -349,7 +349,7 @@ def test_the_options_that_take_names_are_these() -> None:
 @pytest.mark.parametrize("command", cli._HELP)
 def test_every_option_of_a_command_is_explained(command: str) -> None:
     function = cli._command(command)
-    explained = set(re.findall(r"^        (\w+): ", function.__doc__, re.MULTILINE))
+    explained = set(re.findall(r"^        (\w+): ", str(function.__doc__), re.MULTILINE))
     assert {*signature(function).parameters} - {"question"} <= explained
 
 
