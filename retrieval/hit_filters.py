@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Protocol
 
@@ -157,12 +157,12 @@ def folded(hits: Sequence[Hit], voices: Sequence[object], *, likeness: float = D
         "Scaling up all pairs similarity search", for the comparisons that can be skipped.
     """
     pairs_of = [_pairs(hit.text) for hit in hits]
-    telling = [_telling(hit.text) for hit in hits]
     counts = Counter(pair for pairs in pairs_of for pair in pairs)
+    telling = cache(lambda at: _telling(hits[at].text))  # asked for few: those that are alike otherwise
     kept: list[list[int]] = []  # of near-duplicates the places in hits, of which the first is the best
 
     def are_alike(one: int, other: int) -> bool:
-        return _alike(pairs_of[one], pairs_of[other], likeness) and _tell_the_same(telling[one], telling[other])
+        return _alike(pairs_of[one], pairs_of[other], likeness) and _tell_the_same(telling(one), telling(other))
 
     sharing: defaultdict[tuple[object, _Pair], list[int]] = defaultdict(list)  # indices in kept, by voice and rare pair
     for at, (voice, pairs) in enumerate(zip(voices, pairs_of, strict=True)):
@@ -214,7 +214,6 @@ def _pairs(text: str) -> frozenset[_Pair]:
 def forget_compared_texts() -> None:
     """Keep nothing of the texts that were compared, since one of them is forgotten."""
     _kept_pairs.cache_clear()
-    _kept_telling.cache_clear()
 
 
 @lru_cache(1_000)  # the same texts are found again and again
@@ -224,11 +223,6 @@ def _kept_pairs(text: str) -> frozenset[_Pair]:
 
 
 def _telling(text: str) -> _Telling:
-    return _kept_telling(text) if len(text) <= _MOST_KEPT else _kept_telling.__wrapped__(text)
-
-
-@lru_cache(1_000)
-def _kept_telling(text: str) -> _Telling:
     found = _WORD.findall(text)
     lowered = tuple(word.lower() for word in found)
     names = {low for word, low in zip(found, lowered, strict=True) if word[0].isupper() or not word.isalpha()}

@@ -16,7 +16,7 @@ from locigraph.kg.corpora.parsing import (
     Skipped,
     Utterance,
     by_day,
-    conversations_of,
+    corpus_of,
     decode,
     listed_records,
 )
@@ -30,13 +30,12 @@ def read(path: str) -> Corpus:
     """
     skipped, expected = Skipped(), "a list of conversations, as in conversations.json"
     records = listed_records(path, decode(path), expected, skipped=skipped, kind="conversations")
-    conversations = conversations_of(
+    return corpus_of(
         records,
         lambda record: record.optional_string("conversation_id") or record.string("id"),
-        lambda _, record: _utterances(record, skipped),
+        _utterances,
         skipped,
     )
-    return Corpus(conversations, notes=skipped.notes(has_turns=any(each.turns for each in conversations)))
 
 
 def _utterances(conversation: Record, skipped: Skipped) -> list[Utterance]:

@@ -13,7 +13,7 @@ from locigraph.kg.corpora.parsing import (
     Skipped,
     Utterance,
     by_day,
-    conversations_of,
+    corpus_of,
     decode,
     listed_records,
     members,
@@ -29,13 +29,8 @@ def read(path: str) -> Corpus:
         CorpusFormatError: If the file has another format, or none of its conversations can be read; says where.
     """
     skipped, expected = Skipped(), "a list of conversations, as in conversations.json"
-    conversations = conversations_of(
-        listed_records(path, decode(path), expected, skipped=skipped, kind="conversations"),
-        lambda record: record.string("uuid"),
-        lambda _, record: _utterances(record, skipped),
-        skipped,
-    )
-    return Corpus(conversations, notes=skipped.notes(has_turns=any(each.turns for each in conversations)))
+    records = listed_records(path, decode(path), expected, skipped=skipped, kind="conversations")
+    return corpus_of(records, lambda record: record.string("uuid"), _utterances, skipped)
 
 
 def _utterances(conversation: Record, skipped: Skipped) -> list[Utterance]:
@@ -56,7 +51,7 @@ def _text(message: Record) -> str:
     texts = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text"]
     joined = "\n".join(text for text in texts if isinstance(text, str))
     if joined.strip():
-        return Record({"text": joined}, message.path, message.conversation, message.field).text("text")
+        return message.storable("content", joined)
     return message.text("text") if message.data.get("text") else ""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from locigraph.kg.corpora.corpus import Corpus, CorpusFormat
-from locigraph.kg.corpora.parsing import Record, Skipped, Utterance, conversations_of, decode, members, parse_json
+from locigraph.kg.corpora.parsing import Record, Skipped, Utterance, corpus_of, decode, members, parse_json
 
 # Types of messages that somebody writes; the others are notices, such as of a new member.
 _SAID = ("Default", "Reply", "ThreadStarterMessage", "ChatInputCommand", "ContextMenuCommand")
@@ -23,10 +23,7 @@ def read(path: str) -> Corpus:
     skipped = Skipped()
     top = Record(parse_json(path, decode(path)), path, None)
     channel = top.record("channel")
-    conversations = conversations_of(
-        [top], lambda _: channel.string("name"), lambda _, chat: [*_utterances(chat, skipped)], skipped
-    )
-    return Corpus(conversations, notes=skipped.notes(has_turns=any(each.turns for each in conversations)))
+    return corpus_of([top], lambda _: channel.string("name"), _utterances, skipped)
 
 
 def _utterances(chat: Record, skipped: Skipped) -> Iterator[Utterance]:
@@ -50,7 +47,7 @@ def _embedded(message: Record) -> str:
     embeds = message.items("embeds", required=False)
     found = [each.get(key) for each in embeds if isinstance(each, dict) for key in ("title", "description")]
     joined = "\n".join(each for each in found if isinstance(each, str) and each.strip())
-    return Record({"text": joined}, message.path, message.conversation, message.field).text("text")
+    return message.storable("embeds", joined)
 
 
 FORMAT = CorpusFormat("discord", read, keys=frozenset(["guild", "channel", "messages"]), is_export=True)

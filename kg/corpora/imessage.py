@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
-from locigraph.kg.corpora.parsing import ContentNames, Skipped, Utterance, decode, number_turns
+from locigraph.kg.corpora.parsing import ContentNames, Skipped, Utterance, decode, number_turns, require_storable
 from locigraph.kg.errors import CorpusFormatError
-from locigraph.kg.types import UNSTORABLE, SpaceId
+from locigraph.kg.types import SpaceId
 
 _TIME = re.compile(r"([A-Z][a-z]{2} \d{2}, \d{4}) {1,2}(\d{1,2}:\d{2}:\d{2} [AP]M)( \([^()]{1,100}\))?(.*)")
 _REACTIONS = "Tapbacks:"
@@ -72,8 +72,7 @@ def _said(path: str, number: int, lines: list[str], skipped: Skipped, names: Con
         skipped.count("messages without text")
         return
     where = f"line {number}"
-    if UNSTORABLE.search(speaker + text):
-        raise CorpusFormatError(path, None, where, text[:40], "text without NUL or lone surrogates")
+    require_storable(path, where, speaker, text)
     try:
         time = datetime.strptime(f"{match[1]} {match[2]}", "%b %d, %Y %I:%M:%S %p").replace(tzinfo=UTC)
     except ValueError as error:

@@ -13,10 +13,10 @@ from operator import attrgetter
 from pathlib import Path
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
-from locigraph.kg.corpora.parsing import Skipped, Utterance, number_turns, read_bytes
+from locigraph.kg.corpora.parsing import Skipped, Utterance, number_turns, read_bytes, require_storable
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.times import in_utc, is_in_range
-from locigraph.kg.types import UNSTORABLE, SpaceId
+from locigraph.kg.types import SpaceId
 
 _FROM = re.compile(r"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\r\n]{0,1000}\r?\n(?=[A-Za-z-]{1,60}: )")
 # "On Monday Ana wrote:", before what is quoted, which may break in the middle.
@@ -73,8 +73,7 @@ def _said(path: str, where: str, content: bytes) -> Utterance:
     speaker = name.strip() or address
     if time is None or not speaker or not turn_id:
         raise CorpusFormatError(path, None, where, str(date), "a mail with From, Date and Message-ID")
-    if UNSTORABLE.search(subject + text + speaker):
-        raise CorpusFormatError(path, None, where, text[:40], "text without NUL or lone surrogates")
+    require_storable(path, where, subject, text, speaker)
     if not is_in_range(time):
         raise CorpusFormatError(path, None, where, str(date), "a date of our time")
     time = in_utc(time)

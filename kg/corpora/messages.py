@@ -20,7 +20,7 @@ from locigraph.kg.corpora.parsing import (
     Record,
     Skipped,
     Utterance,
-    conversations_of,
+    corpus_of,
     decode,
     json_lines,
     members,
@@ -48,8 +48,7 @@ def read(path: str) -> Corpus:
         skipped,
         "conversations",
     )
-    conversations = conversations_of(records, _name, lambda _, record: [*_utterances(record, skipped)], skipped)
-    return Corpus(conversations, notes=skipped.notes(has_turns=any(each.turns for each in conversations)))
+    return corpus_of(records, _name, _utterances, skipped)
 
 
 def _name(record: Record) -> str:

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from locigraph.kg.corpora.corpus import Conversation
+from locigraph.kg.corpora.corpus import Conversation, Corpus
 from locigraph.kg.errors import CorpusFileError, CorpusFormatError
 from locigraph.kg.files import parsed_json
 from locigraph.kg.times import TIME_RANGE, in_utc, is_in_range
@@ -60,16 +60,17 @@ class Record:
         value = self.data.get(key)
         if not isinstance(value, str) or not value.strip():
             raise self.error(key, value, "a non-empty string")
-        return self._storable(key, value)
+        return self.storable(key, value)
 
     def text(self, key: str) -> str:
         """The value of a key, which must be a string but may be empty."""
         value = self.data.get(key)
         if not isinstance(value, str):
             raise self.error(key, value, "a string")
-        return self._storable(key, value)
+        return self.storable(key, value)
 
-    def _storable(self, key: str, value: str) -> str:
+    def storable(self, key: str, value: str) -> str:
+        """A text that was read for a key, or made of what was; one that no store could hold is an error."""
         if UNSTORABLE.search(value):
             raise self.error(key, value, "text without NUL characters or lone surrogates")
         return value
@@ -79,7 +80,7 @@ class Record:
         value = self.data.get(key)
         if value is not None and not isinstance(value, str):
             raise self.error(key, value, "a string or null")
-        return self._storable(key, value) if value and value.strip() else None
+        return self.storable(key, value) if value and value.strip() else None
 
     def record(self, key: str) -> Record:
         """The value of a key, which must be an object."""
@@ -103,7 +104,7 @@ class Record:
         for number, value in enumerate(values):
             if not isinstance(value, str):
                 raise self.error(f"{key}[{number}]", value, "a string")
-            self._storable(f"{key}[{number}]", value)
+            self.storable(f"{key}[{number}]", value)
         return tuple(cast(list[str], values))
 
     def timestamp(self, key: str) -> datetime | None:
@@ -197,19 +198,23 @@ class Skipped:
         return (*(f"skipped {kind}: {count:,}" for kind, count in sorted(self._counts.items())), *first)
 
 
-def conversations_of(
+def corpus_of(
     records: Iterable[Record],
     name_of: Callable[[Record], str],
-    read: Callable[[SpaceId, Record], Sequence[Utterance]],
+    read: Callable[[Record, Skipped], Iterable[Utterance]],
     skipped: Skipped,
-) -> tuple[Conversation, ...]:
-    """The conversations of an export; one that cannot be read, or has the name of an earlier one, is left out.
+) -> Corpus:
+    """The corpus of an export; a conversation that cannot be read, or has the name of an earlier one, is left out.
 
     Args:
         records: A record for each conversation.
         name_of: Name of the conversation of a record.
-        read: The turns of a conversation, given its name and its record, whose errors show the name.
+        read: The turns of a conversation, given its record, whose errors show the name; and where it counts what it
+            leaves out.
         skipped: Counts what is left out.
+
+    Raises:
+        CorpusFormatError: If nothing can be read; the first error.
     """
     found: dict[SpaceId, Conversation] = {}
     for record in records:
@@ -218,11 +223,12 @@ def conversations_of(
             if space in found:
                 raise CorpusFormatError(record.path, space, "id", space, "an id that no earlier conversation has")
             unique: dict[str, Utterance] = {}
-            for utterance in read(space, Record(record.data, record.path, space)):
+            for utterance in read(Record(record.data, record.path, space), skipped):
                 if unique.setdefault(utterance.turn_id, utterance) != utterance:
                     skipped.count("messages with the ID of another")
             found[space] = Conversation(space, number_turns(space, [*unique.values()]))
-    return tuple(found.values())
+    conversations = tuple(found.values())
+    return Corpus(conversations, notes=skipped.notes(has_turns=any(each.turns for each in conversations)))
 
 
 #: Speaker names for the message roles of chat APIs; other roles are instructions and tools.
@@ -264,6 +270,13 @@ def by_day(utterances: Sequence[Utterance]) -> list[Utterance]:
     days = [None if each.spoken_at is None else each.spoken_at.date().isoformat() for each in utterances]
     day = next((each for each in days if each is not None), "undated")
     return [replace(each, session_id=(day := new or day)) for each, new in zip(utterances, days, strict=True)]
+
+
+def require_storable(path: str, where: str, *texts: str) -> None:
+    """Raise CorpusFormatError if no store could hold one of some texts."""
+    for text in texts:
+        if UNSTORABLE.search(text):
+            raise CorpusFormatError(path, None, where, text[:40], "text without NUL or lone surrogates")
 
 
 def number_turns(space: SpaceId, utterances: Sequence[Utterance]) -> tuple[Turn, ...]:

@@ -15,7 +15,7 @@ from locigraph.kg.corpora.parsing import (
     Record,
     Skipped,
     Utterance,
-    conversations_of,
+    corpus_of,
     decode,
     members,
     parse_json,
@@ -33,13 +33,12 @@ def read(path: str) -> Corpus:
     groups = [top.record(name) for name in ("chats", "left_chats") if name in top.data]
     chats = [chat for group in groups for chat in members(group, "list", skipped, "chats")] if groups else [top]
     alike = Counter(map(_name, chats))
-    conversations = conversations_of(
+    return corpus_of(
         chats,
         lambda chat: _name(chat) if alike[_name(chat)] == 1 else f"{_name(chat)} {_id(chat)}",
-        lambda _, chat: [*_utterances(chat, skipped)],
+        _utterances,
         skipped,
     )
-    return Corpus(conversations, notes=skipped.notes(has_turns=any(each.turns for each in conversations)))
 
 
 def _name(chat: Record) -> str:
@@ -78,7 +77,7 @@ def _text(message: Record) -> str:
     parts: list[Any] = text if isinstance(text, list) else []
     words = [part.get("text") if isinstance(part, dict) else part for part in parts]
     joined = "".join(each for each in words if isinstance(each, str))
-    return Record({"text": joined}, message.path, message.conversation, message.field).text("text")
+    return message.storable("text", joined)
 
 
 FORMAT = CorpusFormat("telegram", read, keys=frozenset(["messages", "from", "text"]), is_export=True)

@@ -18,9 +18,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
-from locigraph.kg.corpora.parsing import ContentNames, Skipped, Utterance, decode, number_turns
+from locigraph.kg.corpora.parsing import ContentNames, Skipped, Utterance, decode, number_turns, require_storable
 from locigraph.kg.errors import CorpusFormatError
-from locigraph.kg.types import UNSTORABLE, SpaceId
+from locigraph.kg.types import SpaceId
 
 _DATE = r"(\d{1,4}) ?[./\-年년] ?(\d{1,2}) ?[./\-月월] ?(\d{1,4})[日일.]?"
 _HALF = r"[^\W\d_.]{1,10}\.?(?: ?[^\W\d_]\.?)?"  # "PM", "p. m.", "오후", "下午"
@@ -186,9 +186,7 @@ def _shape(header: str) -> str:
 
 def _storable(path: str, message: _Message, skipped: Skipped) -> Iterator[_Message]:
     with skipped.unreadable("messages"):
-        if any(UNSTORABLE.search(line) for line in message.lines):
-            expected = "text without NUL or lone surrogates"
-            raise CorpusFormatError(path, None, f"line {message.line}", message.lines[0][:40], expected)
+        require_storable(path, f"line {message.line}", *message.lines)
         yield message
 
 

@@ -17,6 +17,7 @@ from locigraph.consolidation.errors import LanguageModelError
 from locigraph.kg.errors import LateTurnError, LocigraphError, outcome, shortened
 from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.store import Store
+from locigraph.kg.times import epoch
 from locigraph.kg.types import ANYBODY, Scope, SpaceId, TurnId
 from locigraph.retrieval.errors import NotKeptError, RetrievalError
 from locigraph.retrieval.hit_filters import DEFAULT_FOLD, FilteredRetriever
@@ -303,12 +304,15 @@ class Memory:
         self._refuse_if_readonly()
         with self._writing:
             writer = self._parts.writer()
-            self._forget_overdue(dict.fromkeys(turn.space for turn in made))
+            spaces = [*dict.fromkeys(turn.space for turn in made)]
+            standings = self._graph.standings(spaces)
+            if self._forget_overdue(standings):
+                standings = self._graph.standings(spaces)
             if self._parts.waits_for_models:  # for minutes, in which questions are answered from what there is
                 writer.add(made, scoped=scoped)
                 return [turn.turn_id for turn in made]
             try:
-                self._refuse_if_unfinished(dict.fromkeys(turn.space for turn in made))
+                self._refuse_if_unfinished(standings)
                 spaces = writer.append(made, scoped=scoped, may_rewind=False)
             except LateTurnError:
                 with self._lock, self._reading:  # nobody sees a space while all its turns are consolidated again
@@ -326,15 +330,18 @@ class Memory:
             with self._counting:
                 self._being_added -= Counter(spaces)
 
-    def _forget_overdue(self, spaces: Iterable[SpaceId]) -> None:
+    def _forget_overdue(self, standings: Mapping[SpaceId, Standing]) -> int:
         """Erase what has expired in some spaces, but not for every turn: erasing takes longer than adding."""
-        if due := self._graph.expired(datetime.now(UTC) - _OVERDUE, [*spaces]):
-            with self._lock, self._reading:
-                self._forget_expired([*due])
+        latest = epoch(datetime.now(UTC) - _OVERDUE)
+        due = [space for space, each in standings.items() if each.expires_at is not None and each.expires_at <= latest]
+        if not due:
+            return 0
+        with self._lock, self._reading:
+            return self._forget_expired(due)
 
-    def _refuse_if_unfinished(self, spaces: Iterable[SpaceId]) -> None:
+    def _refuse_if_unfinished(self, standings: Mapping[SpaceId, Standing]) -> None:
         """Raise LateTurnError if turns of a space are pending that no addition in progress will consolidate."""
-        for space, standing in self._graph.standings([*spaces]).items():
+        for space, standing in standings.items():
             if standing.pending and not self._being_added[space]:
                 raise LateTurnError(f"space {space!r} has turns that are not consolidated yet")
 

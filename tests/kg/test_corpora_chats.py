@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from locigraph.kg.corpora import Corpus, load_corpus
 from locigraph.kg.errors import CorpusFormatError
 from tests.faults.corpora import SOUND
+from tests.kg.chat_files import said, written
 
 TALK = [
     {"role": "system", "content": "Be kind."},
@@ -22,17 +23,6 @@ TALK = [
     {"role": "assistant", "content": None},
     {"role": "tool", "content": "42"},
 ]
-
-
-def written(tmp_path: Path, name: str, content: Any) -> str:
-    path = tmp_path / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content if isinstance(content, str) else json.dumps(content))
-    return str(path)
-
-
-def said(corpus: Corpus) -> list[tuple[str, str, str]]:
-    return [(str(t.space), t.speaker, t.text) for c in corpus.conversations for t in c.turns]
 
 
 @pytest.mark.parametrize("form", ["list", "object", "lines", "list of objects"])

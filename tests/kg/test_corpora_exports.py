@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,17 +11,7 @@ from locigraph.kg.corpora import FORMATS, Corpus, load_corpus
 from locigraph.kg.corpora.recognition import recognised
 from locigraph.kg.errors import CorpusFormatError
 from tests.faults.corpora import SOUND
-
-
-def written(tmp_path: Path, name: str, content: Any) -> str:
-    path = tmp_path / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content if isinstance(content, str) else json.dumps(content))
-    return str(path)
-
-
-def said(corpus: Corpus) -> list[tuple[str, str, str]]:
-    return [(str(t.space), t.speaker, t.text) for c in corpus.conversations for t in c.turns]
+from tests.kg.chat_files import said, written
 
 
 def days(corpus: Corpus) -> list[str]:
