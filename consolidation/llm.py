@@ -8,7 +8,8 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC
@@ -40,6 +41,9 @@ _LEAST_S = 0.1  # shortest timeout of a retry close to the deadline
 _SHOWN = 300  # characters of an endpoint's error that are read and kept; the rest may quote the conversation
 _LONGEST_FAULT = 500  # characters of what is wrong with a reply; the rest may be text of the reply itself
 _LONGEST_REPLY = 2_000  # tokens assumed for the longest reply if max_tokens is not set
+_LARGEST_ANSWER = 8_000_000  # bytes of an answer; a reply of 100,000 tokens with its probabilities is shorter
+_LEAST_SHARE = 0.5  # of the estimated number of tokens; an endpoint that counts fewer is not believed
+_GZIP_OR_ZLIB = 47  # for zlib: find out from the header which of the two it is
 #: Parameters that some models refuse, and the parameter that replaces them (None: leave it out).
 _INSTEAD = {"max_tokens": "max_completion_tokens", "temperature": None}
 _ABOUT_FORMS = re.compile(r"response_format|json_schema|json_object|schema|grammar", re.IGNORECASE)
@@ -114,28 +118,77 @@ class _Completion(BaseModel):
     usage: _Usage | None = None
 
 
-class _TimedHttpClient(DefaultHttpxClient):
-    """Applies the timeout of a request to its whole answer, also to that of an error; usually it is for each piece.
+class _UnusableAnswerError(OpenAIError):
+    """The endpoint answers in a way that no endpoint should; asking again would not help."""
 
-    The answer is read here, where the OpenAI client turns exceptions of its HTTP library into its own.
+
+class _CarefulHttpClient(DefaultHttpxClient):
+    """An HTTP client for an endpoint that may be broken or hostile.
+
+    The timeout of a request applies to its whole answer, also to that of an error (usually it is for each piece); the
+    size of an answer is limited, before and after decompression; and a redirection to another origin is refused, since
+    it would send the conversation there. The answer is read here, where the OpenAI client turns exceptions of its HTTP
+    library into its own.
     """
 
+    def __init__(self) -> None:
+        super().__init__(headers={"Accept-Encoding": "identity"}, event_hooks={"response": [_refuse_other_origin]})
+
     def send(self, request: Any, **options: Any) -> Any:
-        """The answer, read completely; raises APITimeoutError if that takes longer than the request's timeout."""
+        """The answer, read completely.
+
+        Raises:
+            APITimeoutError: If that takes longer than the request's timeout.
+            OpenAIError: If it is too large, compressed in a way that was not asked for, or redirected elsewhere.
+        """
         end = time.monotonic() + request.extensions["timeout"]["read"]
         response = super().send(request, **{**options, "stream": True})
-        pieces = []
-        for piece in response.iter_raw():
-            pieces.append(piece)
-            if time.monotonic() > end:
-                response.close()
-                raise APITimeoutError(request)
-        return type(response)(response.status_code, headers=response.headers, content=b"".join(pieces), request=request)
+        try:
+            pieces, size = [], 0
+            for piece in _decompressed(response):
+                pieces.append(piece)
+                size += len(piece)
+                if size > _LARGEST_ANSWER:
+                    raise _UnusableAnswerError(f"its answer is larger than {_LARGEST_ANSWER:,} bytes")
+                if time.monotonic() > end:
+                    raise APITimeoutError(request)
+        finally:
+            response.close()
+        headers = [(name, value) for name, value in response.headers.items() if name != "content-encoding"]
+        return type(response)(response.status_code, headers=headers, content=b"".join(pieces), request=request)
 
     def __del__(self) -> None:
         # As the OpenAI client does with an HTTP client that it makes by itself; otherwise connections stay open.
         with suppress(Exception):
             self.close()
+
+
+def _refuse_other_origin(response: Any) -> None:
+    if not response.has_redirect_location:
+        return
+    asked, answered = response.request.url, response.request.url.join(response.headers["location"])
+    if (asked.scheme, asked.host, asked.port) != (answered.scheme, answered.host, answered.port):
+        origin = f"{answered.scheme}://{answered.netloc.decode(errors='replace')}"
+        raise _UnusableAnswerError(
+            f"it redirects to another server, {origin[:_SHOWN]}, and the conversation is not sent there; "
+            "if you trust that server, give its address instead"
+        )
+
+
+def _decompressed(response: Any) -> Iterator[bytes]:
+    """The pieces of an answer; each is small, however much it was compressed."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding == "identity":
+        yield from response.iter_raw()
+        return
+    if encoding not in ("gzip", "deflate"):
+        raise _UnusableAnswerError(f"its answer is compressed ({encoding[:40]}), which it was asked not to do")
+    decoder = zlib.decompressobj(_GZIP_OR_ZLIB)
+    try:
+        for piece in response.iter_raw():
+            yield decoder.decompress(piece, _LARGEST_ANSWER + 1)
+    except zlib.error as error:
+        raise APIConnectionError(message="its answer cannot be decompressed", request=response.request) from error
 
 
 class ChatClient:
@@ -156,7 +209,7 @@ class ChatClient:
         self._endpoint = endpoint
         self._where = f"{endpoint.base_url}, model {endpoint.model!r}"
         self._client = OpenAI(
-            base_url=endpoint.base_url, api_key=endpoint.api_key, max_retries=0, http_client=_TimedHttpClient()
+            base_url=endpoint.base_url, api_key=endpoint.api_key, max_retries=0, http_client=_CarefulHttpClient()
         )
         self._form = 0  # index in _FORMS of the first way that the endpoint has not refused
         self._parameters = dict(endpoint.parameters or {})  # without those that the endpoint has refused
@@ -271,8 +324,8 @@ class ChatClient:
             choice = reply.choices[0] if reply.choices else _Choice()
             message, used = choice.message or _Message(), reply.usage or _Usage()
             text = _storable(message.text)
-            output_tokens = tokens_of(text) if used.completion_tokens is None else used.completion_tokens
-            input_tokens = input_tokens if used.prompt_tokens is None else used.prompt_tokens
+            input_tokens = _believed(used.prompt_tokens, input_tokens)
+            output_tokens = _believed(used.completion_tokens, tokens_of(text))
             count(self.prices.spent(input_tokens, output_tokens))
         if message.refusal or choice.finish_reason == "content_filter":
             return text, f"the model refuses ({(message.refusal or 'content filter')[:200]})"
@@ -296,9 +349,9 @@ class ChatClient:
                     self._has_answered = True
                     return completion
                 except ValidationError:
-                    fault: Exception = ValueError(f"the answer is not a chat completion: {str(reply)[:100]!r}")
+                    fault: Exception = ValueError(f"the answer is not a chat completion: {_beginning(reply)!r}")
                 wait = None
-            except (OpenAIError, json.JSONDecodeError, UnicodeDecodeError) as error:  # the last two: answer is not JSON
+            except (OpenAIError, ValueError) as error:  # the latter: the answer is not JSON
                 status = error.status_code if isinstance(error, APIStatusError) else None
                 # Read only the beginning: the error may go on to quote the request, which mentions schemas as well.
                 message = str(error)[:_SHOWN]
@@ -337,7 +390,10 @@ class ChatClient:
     def _answer(self, body: Mapping[str, Any], seconds: float) -> Any:
         """One answer of the endpoint as parsed JSON; raises APITimeoutError if it is not complete in time."""
         completions = self._client.with_options(timeout=seconds).chat.completions
-        return json.loads(completions.with_raw_response.create(**body).content)
+        try:
+            return json.loads(completions.with_raw_response.create(**body).content)
+        except RecursionError as error:
+            raise ValueError("the answer is JSON that is nested too deeply") from error
 
     def _step_down(self, form: int, error: str) -> None:
         if self._form == form:  # only the first of several threads changes it
@@ -361,6 +417,21 @@ class ChatClient:
 
     def _error_text(self, error: Exception, to_do: str = "run again when the endpoint answers") -> str:
         return f"{self._where}: {str(error)[:_SHOWN]}; replies so far are kept in {self.cassette.path}; {to_do}"
+
+
+def _believed(counted: int | None, estimated: int) -> int:
+    """The tokens that an endpoint counted, or the estimate if it counted none or far too few.
+
+    Otherwise an endpoint that always reports 0 would never reach a limit.
+    """
+    return estimated if counted is None or counted < _LEAST_SHARE * estimated else counted
+
+
+def _beginning(reply: Any) -> str:
+    try:
+        return str(reply)[:100]
+    except (RecursionError, ValueError):  # nested too deeply, or a number of thousands of digits
+        return type(reply).__name__
 
 
 def _storable(text: str) -> str:

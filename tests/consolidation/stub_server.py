@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -27,6 +29,8 @@ OUTAGES = (
     "not gzip", "reset", "no JSON", "HTML",
 )  # fmt: skip
 FAULTS = (*WRONG_REPLIES, *WRAPPED_REPLIES, *OUTAGES)
+#: Answers that no honest endpoint gives, and of which asking again would not help.
+HOSTILE = ("endless", "bomb", "odd encoding", "redirect")
 
 
 @dataclass
@@ -47,6 +51,8 @@ class Stub:
         retry_after: What it says of that with 408, 429, 500 and 503.
         too_long: What it answers to the fault ``too long``, which is not among ``FAULTS``; nor are ``no message``,
             ``null message`` and ``no counts``, where fields are left out.
+        elsewhere: Where the fault ``redirect`` leads to.
+        poured: How many bytes of its endless answer were taken.
         requests: All requests, as they came.
         keys: The keys that came with them.
         met: The faults that were met.
@@ -63,6 +69,8 @@ class Stub:
     slow_s: float = 0.3
     retry_after: str = "0"
     too_long: dict[str, Any] = field(default_factory=dict)
+    elsewhere: str = "http://127.0.0.1:9/v1/chat/completions"
+    poured: int = 0
     url: str = ""
     requests: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
@@ -104,6 +112,23 @@ def stub_server(stub: Stub) -> Iterator[Stub]:
                 self._drip(200 if fault == "drops" else 503)
             elif fault in ("breaks", "breaking 503", "stalls", "stalling 503"):
                 self._break_off(503 if "503" in fault else 200, after_s=3 * stub.slow_s if "stall" in fault else 0)
+            elif fault == "endless":
+                self._pour()
+            elif fault == "bomb":
+                self._send_text(200, _bomb(), "application/json", encoding="gzip")
+            elif fault == "odd encoding":
+                self._send_text(200, "{}", "application/json", encoding="br")
+            elif fault == "redirect":
+                self.send_response(307)
+                self.send_header("location", stub.elsewhere)
+                self.send_header("content-length", "0")
+                self.end_headers()
+            elif fault == "gzip":
+                packed = gzip.compress(json.dumps({"choices": [{"message": {"content": json.dumps(stub.answer(request))}}]}).encode())
+                self._send_text(200, packed, "application/json", encoding="gzip")
+            elif fault in ("deep answer", "long number"):
+                odd = {"deep answer": "[" * 100_000 + "]" * 100_000, "long number": "9" * 5_000}
+                self._send_text(200, odd[fault], "application/json")
             elif fault == "not gzip":
                 self._send_text(200, "{}", "application/json", encoding="gzip")
             elif fault == "reset":
@@ -126,18 +151,19 @@ def stub_server(stub: Stub) -> Iterator[Stub]:
             self._send_text(status, json.dumps(content), "application/json", retry_after)
 
         def _send_text(
-            self, status: int, content: str, kind: str, retry_after: str | None = None, encoding: str | None = None
+            self, status: int, text: str | bytes, kind: str, retry_after: str | None = None, encoding: str | None = None
         ) -> None:
+            content = text if isinstance(text, bytes) else text.encode()
             try:
                 self.send_response(status)
                 self.send_header("content-type", kind)
-                self.send_header("content-length", str(len(content.encode())))
+                self.send_header("content-length", str(len(content)))
                 if retry_after is not None:
                     self.send_header("retry-after", retry_after)
                 if encoding is not None:
                     self.send_header("content-encoding", encoding)
                 self.end_headers()
-                self.wfile.write(content.encode())
+                self.wfile.write(content)
             except OSError:
                 pass  # the client did not wait
 
@@ -155,6 +181,15 @@ def stub_server(stub: Stub) -> Iterator[Stub]:
                 self.wfile.flush()
             time.sleep(after_s)
             self.close_connection = True
+
+        def _pour(self) -> None:
+            """An answer without end, as fast as it is read."""
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.end_headers()
+            with suppress(OSError):
+                while True:
+                    stub.poured += self.wfile.write(b" " * 100_000)
 
         def _drip(self, status: int) -> None:
             """An answer that comes blank by blank, each in time, and does not end within three slow replies."""
@@ -179,6 +214,12 @@ def stub_server(stub: Stub) -> Iterator[Stub]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def _bomb() -> bytes:
+    """200 MB of blanks, compressed piece by piece."""
+    packer = zlib.compressobj(wbits=31)
+    return b"".join([*(packer.compress(b" " * 1_000_000) for _ in range(200)), packer.flush()])
 
 
 def _spoilt(text: str, fault: str | None, request: dict[str, Any]) -> tuple[str, str, str | None]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import time
+import tracemalloc
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -168,6 +169,68 @@ def test_an_endpoint_that_counts_more_tokens_than_a_store_can_hold_is_an_outage(
         with pytest.raises(LanguageModelError, match="is not a chat completion"):
             asked.ask(ASKED, SCHEMA, boats, purpose=Purpose("test", SPACE))
         assert store.spent(SPACE) == {}
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("endless", "its answer is larger than 8,000,000 bytes"),
+        ("bomb", "its answer is larger than 8,000,000 bytes"),
+        ("odd encoding", r"its answer is compressed \(br\), which it was asked not to do"),
+        ("redirect", r"it redirects to another server, http://127\.0\.0\.1:9, and the conversation is not sent there"),
+    ],
+)
+def test_an_answer_that_no_honest_endpoint_gives_ends_at_once_and_takes_little_memory(
+    fault: str, said: str, tmp_path: Path
+) -> None:
+    with stub_server(Stub(three, rate=1, faults=[fault])) as stub:
+        tracemalloc.start()
+        try:
+            with pytest.raises(LanguageModelError, match=rf"{said}.*this will not pass by itself"):
+                of_stub(stub, tmp_path).ask(ASKED, SCHEMA, boats, purpose=WHY)
+            assert tracemalloc.get_traced_memory()[1] < 40_000_000
+        finally:
+            tracemalloc.stop()
+    assert len(stub.requests) == 1
+    assert stub.poured < 40_000_000
+
+
+def test_a_conversation_is_not_sent_on_to_another_server(tmp_path: Path) -> None:
+    with (
+        stub_server(Stub(three)) as other,
+        stub_server(Stub(three, rate=1, faults=["redirect"], elsewhere=f"{other.url}/chat/completions")) as stub,
+    ):
+        with pytest.raises(LanguageModelError, match="if you trust that server, give its address instead"):
+            of_stub(stub, tmp_path).ask(ASKED, SCHEMA, boats, purpose=WHY)
+        assert other.requests == []
+
+
+def test_a_redirection_within_the_same_server_is_followed(tmp_path: Path) -> None:
+    with stub_server(Stub(three, rate=1, faults=["redirect"], most=1, elsewhere="/v2/chat/completions")) as stub:
+        assert of_stub(stub, tmp_path).ask(ASKED, SCHEMA, boats, purpose=WHY) == 3
+    assert len(stub.requests) == 2
+
+
+def test_an_answer_that_is_compressed_as_usual_is_read(tmp_path: Path) -> None:
+    with stub_server(Stub(three, rate=1, faults=["gzip"])) as stub:
+        assert of_stub(stub, tmp_path).ask(ASKED, SCHEMA, boats, purpose=WHY) == 3
+
+
+@pytest.mark.parametrize("fault", ["deep answer", "long number"])
+def test_an_answer_that_json_readers_refuse_is_an_outage(fault: str, tmp_path: Path) -> None:
+    with stub_server(Stub(three, rate=1, faults=[fault])) as stub:
+        with pytest.raises(LanguageModelError, match="run again when the endpoint answers"):
+            of_stub(stub, tmp_path, deadline_s=0).ask(ASKED, SCHEMA, boats, purpose=WHY)
+
+
+def test_an_endpoint_that_counts_no_tokens_reaches_the_limit_too(tmp_path: Path) -> None:
+    long = [{"role": "user", "content": "How many boats are there? " * 100}]  # about 650 tokens
+    with stub_server(Stub(three, counts={"prompt_tokens": 0, "completion_tokens": 0})) as stub:
+        asked = of_stub(stub, tmp_path)
+        asked.ask(long, SCHEMA, boats, purpose=WHY)
+    spent = asked.ledger.total
+    assert spent.input_tokens > 600
+    assert spent.output_tokens > 0
 
 
 def test_a_reply_in_parts_is_joined(tmp_path: Path) -> None:
