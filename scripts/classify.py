@@ -24,8 +24,8 @@ def classify(
 
     Args:
         store: The graph.
-        once: Whether to end when everything is classified.
-        interval: Without ``once``: seconds between two passes over the store.
+        once: States that the command ends after one pass, as it does unless ``interval`` is given.
+        interval: Seconds between two passes over the store, to run as a service.
         threshold: Smallest cosine between a node and the mean of a category at which the node belongs to the category.
         index: Vector index, which is brought up to date after each pass.
         encoder: Text encoder; by default the one that the graph was built with.

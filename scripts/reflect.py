@@ -25,8 +25,8 @@ def reflect(
 
     Args:
         store: The graph.
-        once: Whether to end when all facts have been processed.
-        interval: Without ``once``: seconds between two passes over the store.
+        once: States that the command ends after one pass, as it does unless ``interval`` is given.
+        interval: Seconds between two passes over the store, to run as a service.
         index: Vector index, which is brought up to date after each pass.
         encoder: Text encoder; by default the one that the graph was built with.
         checkpoint: Checkpoint whose graph embeddings are kept up to date, for v2; ``default`` for the one that the

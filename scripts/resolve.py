@@ -22,8 +22,8 @@ def resolve(
 
     Args:
         store: The graph.
-        once: Whether to end when everything is merged.
-        interval: Without ``once``: seconds between two passes over the store.
+        once: States that the command ends after one pass, as it does unless ``interval`` is given.
+        interval: Seconds between two passes over the store, to run as a service.
         threshold: Smallest cosine of two names that mean the same, above 0 and up to 1.
         index: Vector index, which is brought up to date after each pass.
         encoder: Text encoder; by default the one that the graph was built with.

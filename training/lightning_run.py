@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import io
 import logging
@@ -40,6 +41,7 @@ logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 # Gives the first steps more weight, so that the untrained parameters do not dominate the moving average.
 _RAMP = 5
 _EXPECTED_WARNINGS = (
+    r"Experiment logs directory .* exists and is not empty",  # its rows are read before
     ".*does not have many workers.*",  # Lightning advises more data-loader workers; the examples are in memory already
     ".*GPU available but not used.*",
     ".*There is a wandb run already in progress.*",  # all stages of a training share one run in Weights & Biases
@@ -184,14 +186,25 @@ class SealedCheckpoint(TorchCheckpointIO):
         return loaded
 
 
-def _readable_resume_point(path: Path) -> str | None:
-    """The resume point, or None if it is missing or damaged; a damaged one is removed, and the stage starts over."""
+def _resumed_epoch(path: Path) -> int | None:
+    """The last complete epoch of a resume point, or None if it is missing or damaged.
+
+    A damaged one is removed, and the stage starts over.
+    """
     try:
-        SealedCheckpoint().load_checkpoint(path, weights_only=True)
+        return int(SealedCheckpoint().load_checkpoint(path, weights_only=True)["epoch"])
     except (OSError, ValueError):
         path.unlink(missing_ok=True)  # each of several processes may try to remove it
         return None
-    return str(path)
+
+
+def _logged(file: Path, until: int) -> list[dict[str, Any]]:
+    """The rows of a CSV log of metrics up to an epoch; what an interrupted epoch logged will be logged again."""
+    if not file.exists():
+        return []
+    with file.open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    return [row for row in rows if (row.get("epoch") or "").isdigit() and int(row["epoch"]) <= until]
 
 
 class StepProgress(L.Callback):
@@ -322,6 +335,7 @@ def run_lightning(
     given = run.trainer
     run.folder.mkdir(parents=True, exist_ok=True)
     path = identity.resume_point(run.folder, stage)
+    resumed = _resumed_epoch(path)
     best = AverageAndStop(ema_decay=config.ema_decay, patience=config.patience)
     resume_point = LambdaCallback(
         on_train_epoch_end=lambda trainer, _: trainer.save_checkpoint(path, weights_only=False)
@@ -339,7 +353,7 @@ def run_lightning(
                 max_epochs=epochs,
                 gradient_clip_val=config.gradient_clip,
                 accumulate_grad_batches=config.spaces_per_step,
-                logger=_loggers(run, identity, stage) or False,
+                logger=_loggers(run, identity, stage, resumed) or False,
                 callbacks=[best, StepProgress(f"{run.name} {stage}"), resume_point],
                 plugins=SealedCheckpoint(),
                 # ``EpochSampler`` distributes the training examples. If those of validation were distributed, some
@@ -355,11 +369,10 @@ def run_lightning(
             raise TrainingError(f"trainer {chosen} cannot run here: {error}") from error
         steps = one_by_one(train, EpochSampler(len(train), seed, trainer))
         checks: Any = one_by_one(validation) if len(validation) else []
-        taken_up = _readable_resume_point(path)
         with _interruptible():
-            if taken_up is None and len(validation):
+            if resumed is None and len(validation):
                 trainer.validate(module, checks, verbose=False)  # the baseline that the stage must beat
-            trainer.fit(module, steps, checks, ckpt_path=taken_up, weights_only=True)
+            trainer.fit(module, steps, checks, ckpt_path=None if resumed is None else path, weights_only=True)
     best.finish(module)
     if not best.best:  # no validation spaces, or no questions about them
         return {"best_epoch": -1}
@@ -385,10 +398,17 @@ def _interruptible() -> Iterator[None]:
         raise KeyboardInterrupt from None
 
 
-def _loggers(run: TrainingRun, identity: RunIdentity, stage: str) -> list[Logger]:
+def _loggers(run: TrainingRun, identity: RunIdentity, stage: str, resumed: int | None) -> list[Logger]:
     loggers: list[Logger] = []
     if run.trainer.csv_log:
-        loggers.append(CSVLogger(str(run.folder), name=f"{stage}-{identity.fingerprint}", version=""))
+        name = f"{stage}-{identity.fingerprint}"
+        table = CSVLogger(str(run.folder), name=name, version="", flush_logs_every_n_steps=1)
+        if resumed is not None and is_first_process():
+            # The logger deletes the file of an earlier run, whose epochs belong to this one.
+            rows = _logged(Path(table.log_dir) / "metrics.csv", resumed)
+            table.experiment.metrics += rows
+            table.save()
+        loggers.append(table)
     if run.trainer.wandb_mode != "disabled":
         import wandb
 

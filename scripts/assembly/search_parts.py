@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Self
 
+from locigraph.kg.errors import LocigraphError
 from locigraph.kg.joint import read_by_space
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.scripts.assembly.space_indexes import SpaceIndexes
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from locigraph.retrieval.rerank import CrossEncoderReranker
     from locigraph.retrieval.text.text_encoder import CachedTextEncoder
     from locigraph.scripts.assembly.strategies import Strategy
+    from locigraph.training.checkpoint import Checkpoint
 
 
 class SearchParts:
@@ -38,6 +40,7 @@ class SearchParts:
             for: ranks, word counts and scaled scores are then over all of them.
         indexes: In-memory indexes of these spaces; None to make new ones.
         texts: Reads the texts of hits; None reads them from the store.
+        checkpoint: Loads the checkpoint of strategies that were learnt with one; None if there is none.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class SearchParts:
         is_joint: bool = False,
         indexes: SpaceIndexes | None = None,
         texts: NodeTexts | None = None,
+        checkpoint: Callable[[], Checkpoint] | None = None,
     ) -> None:
         self.store, self.encoder, self.spaces, self.index = store, encoder, spaces, index
         self.queries = queries
@@ -58,6 +62,7 @@ class SearchParts:
         self.indexes = SpaceIndexes(store, spaces, is_joint=is_joint) if indexes is None else indexes
         self.texts = texts_of(store, is_joint=is_joint) if texts is None else texts
         self.opened = ExitStack()
+        self._checkpoint = checkpoint
 
     def __enter__(self) -> Self:
         return self
@@ -68,6 +73,12 @@ class SearchParts:
     def encoder_of(self, strategy: Strategy) -> CachedTextEncoder:
         """The text encoder that a strategy uses."""
         return self.encoder if strategy.uses_adapter else self.encoder.without_adapter()
+
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint of strategies that were learnt with one; raises LocigraphError if there is none."""
+        if self._checkpoint is None:
+            raise LocigraphError("no checkpoint is named; name one with --checkpoint")
+        return self._checkpoint()
 
     def snapshots(self, strategy: Strategy) -> SnapshotLoader:
         """A function that reads a space with the embeddings of a strategy's text encoder."""

@@ -68,8 +68,8 @@ def run(
     nothing: _Done,
     work: Callable[[Store, TextEncoder, SpaceId, Stopped], _Done],
     *,
-    once: bool,
-    interval: float | None,
+    once: bool = False,
+    interval: float | None = None,
     client: ChatClient | None = None,
 ) -> None:
     """Process all spaces of a store, once or every ``interval`` seconds, and bring embeddings and indexes up to date.
@@ -84,14 +84,15 @@ def run(
         target: The graph, and its embeddings and indexes.
         nothing: The counts of a pass that changes nothing, which a service does not print.
         work: Processes one space; it is given the text encoder without its adapter.
-        once: Whether to end when all spaces are done.
-        interval: Otherwise, seconds between two passes.
+        once: States that the command ends when all spaces are done, as it does unless ``interval`` is given.
+        interval: Seconds between two passes; None for a single pass.
         client: The language model that the pass calls; None if it calls none.
 
     Raises:
-        LocigraphError: If both or none of ``once`` and ``interval`` are given, or another process runs the command.
+        LocigraphError: If both ``once`` and ``interval`` are given, or another process runs the command.
     """
     check(once, interval)
+    once = interval is None
     opening.index_uri(
         target.index, target.store
     )  # raises now, not after the first pass, if none is named where one must be
@@ -164,8 +165,8 @@ def _one_pass(
 
 
 def check(once: bool, interval: float | None) -> None:
-    """Raise LocigraphError unless exactly one of the two is given, and the interval is above 0."""
-    if once == (interval is not None) or (interval is not None and not interval > 0):
+    """Raise LocigraphError if both are given, or the interval is not above 0."""
+    if interval is not None and (once or not interval > 0):
         raise LocigraphError(
             f"once is {once} and interval is {interval}; give either --once or --interval with seconds above 0"
         )

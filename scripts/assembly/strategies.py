@@ -27,7 +27,7 @@ class Strategy:
     Attributes:
         name: The name by which users choose it.
         description: One sentence for help texts and reports.
-        make: Builds the retriever over an indexed graph; None for a strategy that learns or takes a checkpoint.
+        make: Builds the retriever over an indexed graph; None for a strategy that learns inside folds, and for v2.
         learn: For a strategy that learns inside the folds of an evaluation: trains in one fold and runs its questions.
         zero_shot: For a strategy that uses what a given checkpoint has learnt: runs all questions.
         changes: For a graph network that is trained inside folds: its changes to the given settings.
@@ -134,6 +134,14 @@ def _bm25(parts: SearchParts, strategy: Strategy) -> Retriever:
     from locigraph.retrieval.strategies.single_signal import Bm25Retriever
 
     return Bm25Retriever(parts.indexes.words_of_turns)
+
+
+def _fusion_zero(parts: SearchParts, strategy: Strategy) -> Retriever:
+    from locigraph.retrieval.strategies.weighted_sum import FusionRetriever
+    from locigraph.training.fusion import fusion_of
+
+    fusion = fusion_of(parts.checkpoint())
+    return FusionRetriever(parts.snapshots(strategy), parts.encoder_of(strategy), fusion=fusion, name=strategy.name)
 
 
 def _train(task: FoldTask, strategy: Strategy) -> StrategyRun:
@@ -265,6 +273,7 @@ STRATEGIES: Table[Strategy] = Table(
             Strategy(
                 "fusion-zero",
                 "the linear fusion zero-shot: weights learnt from the same questions as the checkpoint",
+                _fusion_zero,
                 zero_shot=_zero_shot_fusion,
                 uses_adapter=True,
                 is_baseline=True,
@@ -333,7 +342,14 @@ def recalled() -> Table[Strategy]:
     return Table("strategy", [row for row in STRATEGIES.values() if row.in_recall])
 
 
+def made(parts: SearchParts, name: str) -> Retriever:
+    """The retriever of a strategy that is built over an indexed graph."""
+    row = STRATEGIES[name]
+    assert row.make is not None, name
+    return row.make(parts, row)
+
+
 def made_of(parts: SearchParts, chosen: Sequence[str]) -> dict[str, Retriever]:
     """Retrievers, by name, of the chosen strategies that neither learn nor need a checkpoint."""
     rows = [STRATEGIES[name] for name in chosen]
-    return {row.name: row.make(parts, row) for row in rows if row.make is not None}
+    return {row.name: row.make(parts, row) for row in rows if row.make is not None and not row.needs_checkpoint}

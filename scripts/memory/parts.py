@@ -17,7 +17,7 @@ from locigraph.scripts.assembly import defaults, opening
 from locigraph.scripts.assembly.search_parts import SearchParts, indexer_of
 from locigraph.scripts.assembly.settings import DEFAULT, EncoderSettings, IndexSettings
 from locigraph.scripts.assembly.space_indexes import KeptIndexes
-from locigraph.scripts.assembly.strategies import STRATEGIES, made_of
+from locigraph.scripts.assembly.strategies import STRATEGIES, made
 from locigraph.scripts.assembly.strategy_choice import require_adapter
 from locigraph.scripts.memory.asked_question import AskedQuestion
 from locigraph.scripts.memory.asked_spaces import AskedSpaces
@@ -277,16 +277,17 @@ class Parts:
             queries=queries,
             is_joint=asked.is_joint,
             indexes=self._kept.of(spaces, is_joint=asked.is_joint),
+            checkpoint=None if self._checkpoint is None else self.checkpoint,
         ) as parts:
             try:
-                made = self._made(parts, strategy)
+                found = self._made(parts, strategy)
             except IndexMismatchError as error:
                 if not self.is_readonly:
                     raise
                 parts.index = None  # the store holds all that the index lacks
-                made = made_of(parts, [strategy])[strategy]
+                found = made(parts, strategy)
                 notes.append(f"searched without the index, which is only read here: {error}")
-            yield strategy, made, notes
+            yield strategy, found, notes
 
     def ready(self, asked: AskedSpaces) -> Retriever | None:
         """v2 over spaces that are held in memory and stand as when they were last brought up to date; else None."""
@@ -322,9 +323,9 @@ class Parts:
     def _made(self, parts: SearchParts, strategy: str) -> Retriever:
         for _ in range(_TRIES):
             try:
-                return made_of(parts, [strategy])[strategy]
+                return made(parts, strategy)
             except IndexMismatchError:
                 if self.is_readonly:
                     raise
                 self.drain()  # a turn was added meanwhile: additions that wait for models do not hold the lock
-        return made_of(parts, [strategy])[strategy]
+        return made(parts, strategy)

@@ -31,6 +31,8 @@ OUTAGES = (
 FAULTS = (*WRONG_REPLIES, *WRAPPED_REPLIES, *OUTAGES)
 #: Answers that no honest endpoint gives, and of which asking again would not help.
 HOSTILE = ("endless", "bomb", "odd encoding", "redirect")
+#: Answers that are rare, but not hostile; the first is right, the others are none that a JSON reader takes.
+UNUSUAL = ("gzip", "deep answer", "long number")
 
 
 @dataclass
@@ -112,23 +114,8 @@ def stub_server(stub: Stub) -> Iterator[Stub]:
                 self._drip(200 if fault == "drops" else 503)
             elif fault in ("breaks", "breaking 503", "stalls", "stalling 503"):
                 self._break_off(503 if "503" in fault else 200, after_s=3 * stub.slow_s if "stall" in fault else 0)
-            elif fault == "endless":
-                self._pour()
-            elif fault == "bomb":
-                self._send_text(200, _bomb(), "application/json", encoding="gzip")
-            elif fault == "odd encoding":
-                self._send_text(200, "{}", "application/json", encoding="br")
-            elif fault == "redirect":
-                self.send_response(307)
-                self.send_header("location", stub.elsewhere)
-                self.send_header("content-length", "0")
-                self.end_headers()
-            elif fault == "gzip":
-                packed = gzip.compress(json.dumps({"choices": [{"message": {"content": json.dumps(stub.answer(request))}}]}).encode())
-                self._send_text(200, packed, "application/json", encoding="gzip")
-            elif fault in ("deep answer", "long number"):
-                odd = {"deep answer": "[" * 100_000 + "]" * 100_000, "long number": "9" * 5_000}
-                self._send_text(200, odd[fault], "application/json")
+            elif fault in (*HOSTILE, *UNUSUAL):
+                self._unusual(request, fault)
             elif fault == "not gzip":
                 self._send_text(200, "{}", "application/json", encoding="gzip")
             elif fault == "reset":
@@ -146,6 +133,25 @@ def stub_server(stub: Stub) -> Iterator[Stub]:
                 usage = {} if fault == "no counts" else stub.counts
                 reply = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "usage": usage}
                 self._send(200, {**reply, "choices": choices})
+
+        def _unusual(self, request: dict[str, Any], fault: str) -> None:
+            if fault == "endless":
+                self._pour()
+            elif fault == "redirect":
+                self.send_response(307)
+                self.send_header("location", stub.elsewhere)
+                self.send_header("content-length", "0")
+                self.end_headers()
+            else:
+                right = {"choices": [{"message": {"content": json.dumps(stub.answer(request))}}]}
+                body, encoding = {
+                    "bomb": (_bomb(), "gzip"),
+                    "odd encoding": (b"{}", "br"),
+                    "gzip": (gzip.compress(json.dumps(right).encode()), "gzip"),
+                    "deep answer": (b"[" * 100_000 + b"]" * 100_000, None),
+                    "long number": (b"9" * 5_000, None),
+                }[fault]
+                self._send_text(200, body, "application/json", encoding=encoding)
 
         def _send(self, status: int, content: Any, *, retry_after: str | None = None) -> None:
             self._send_text(status, json.dumps(content), "application/json", retry_after)

@@ -218,13 +218,15 @@ def test_an_answer_that_is_compressed_as_usual_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", ["deep answer", "long number"])
 def test_an_answer_that_json_readers_refuse_is_an_outage(fault: str, tmp_path: Path) -> None:
-    with stub_server(Stub(three, rate=1, faults=[fault])) as stub:
-        with pytest.raises(LanguageModelError, match="run again when the endpoint answers"):
-            of_stub(stub, tmp_path, deadline_s=0).ask(ASKED, SCHEMA, boats, purpose=WHY)
+    with (
+        stub_server(Stub(three, rate=1, faults=[fault])) as stub,
+        pytest.raises(LanguageModelError, match="run again when the endpoint answers"),
+    ):
+        of_stub(stub, tmp_path, deadline_s=0).ask(ASKED, SCHEMA, boats, purpose=WHY)
 
 
 def test_an_endpoint_that_counts_no_tokens_reaches_the_limit_too(tmp_path: Path) -> None:
-    long = [{"role": "user", "content": "How many boats are there? " * 100}]  # about 650 tokens
+    long: list[Message] = [{"role": "user", "content": "How many boats are there? " * 100}]  # about 650 tokens
     with stub_server(Stub(three, counts={"prompt_tokens": 0, "completion_tokens": 0})) as stub:
         asked = of_stub(stub, tmp_path)
         asked.ask(long, SCHEMA, boats, purpose=WHY)

@@ -110,7 +110,7 @@ def test_after_each_second_pass_the_indexes_are_up_to_date_and_v2_answers(
     for command in ("link", "classify", "reflect", "resolve"):
         with Store(tmp_path / "g.sqlite") as store:
             before = store.revision(SpaceId("harbor"))
-        code, out, error = run(capsys, command, "--once", *here)
+        code, out, error = run(capsys, command, *here)
         assert code == 0, error
         with Store(tmp_path / "g.sqlite") as store:
             assert (store.outbox_size(), store.changed_spaces()) == (0, {})
@@ -159,8 +159,8 @@ def test_a_second_process_of_the_same_command_is_refused(
     assert_one_line_and_code_2(code, error, f"another process is running {command} on store")
 
 
-@pytest.mark.parametrize("words", [[], ["--once", "--interval", "3"], ["--interval", "0"]])
-def test_either_once_or_an_interval_is_given(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("words", [["--once", "--interval", "3"], ["--interval", "0"]])
+def test_once_and_an_interval_exclude_each_other(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     code, _, error = run(capsys, "classify", *words)
     assert_one_line_and_code_2(code, error, "give either --once or --interval with seconds above 0")
 

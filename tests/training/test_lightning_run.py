@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import os
 import signal
 import time
@@ -370,6 +371,25 @@ def test_metrics_of_every_epoch_go_to_a_csv_file(tmp_path: Path) -> None:
     assert len(rows) >= 4
 
 
+@pytest.mark.parametrize("fuse", [1, 2, 4])
+def test_a_resumed_run_keeps_the_metrics_of_the_epochs_before(fuse: int, tmp_path: Path) -> None:
+    logging = replace(CPU, csv_log=True)
+    Run(trainer=logging)(tmp_path / "whole")
+    with pytest.raises(PowerCut):
+        Run(trainer=logging, fuse=fuse)(tmp_path / "cut")
+    for _ in range(2):  # the second run finds nothing left to do
+        Run(trainer=logging)(tmp_path / "cut")
+        whole, cut = (_rows(tmp_path / name) for name in ("whole", "cut"))
+        assert cut == whole
+    assert {row["epoch"] for row in cut} == {"0", "1", "2", "3"}
+
+
+def _rows(folder: Path) -> list[dict[str, str]]:
+    (log,) = folder.rglob("metrics.csv")
+    with log.open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
 @pytest.mark.long  # W&B starts a service of its own
 def test_each_training_is_one_run_with_its_stages_in_weights_and_biases(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -421,15 +441,15 @@ def test_each_training_is_one_run_with_its_stages_in_weights_and_biases(
 @pytest.mark.parametrize("damage", ["emptied", "truncated", "flipped", "other"])
 def test_a_damaged_resume_point_is_removed_and_not_taken_up(damage: str, tmp_path: Path) -> None:
     path = tmp_path / "stage.ckpt"
-    lightning_run.SealedCheckpoint().save_checkpoint({"state": torch.arange(100.0)}, path)
-    assert lightning_run._readable_resume_point(path) == str(path)
+    lightning_run.SealedCheckpoint().save_checkpoint({"state": torch.arange(100.0), "epoch": 3}, path)
+    assert lightning_run._resumed_epoch(path) == 3
     content = bytearray(path.read_bytes())
     content[400] ^= 0xFF
     made = {"emptied": b"", "truncated": bytes(content[: len(content) // 2]), "flipped": bytes(content), "other": b"{}"}
     path.write_bytes(made[damage])
-    assert lightning_run._readable_resume_point(path) is None
+    assert lightning_run._resumed_epoch(path) is None
     assert not path.exists()
-    assert lightning_run._readable_resume_point(path) is None
+    assert lightning_run._resumed_epoch(path) is None
 
 
 def test_a_resume_point_with_any_byte_flipped_is_refused(tmp_path: Path) -> None:
@@ -441,4 +461,4 @@ def test_a_resume_point_with_any_byte_flipped_is_refused(tmp_path: Path) -> None
         damaged = bytearray(sound)
         damaged[place] ^= 1 << place % 8
         path.write_bytes(damaged)
-        assert lightning_run._readable_resume_point(path) is None
+        assert lightning_run._resumed_epoch(path) is None
