@@ -317,15 +317,16 @@ class ChatClient:
         self, messages: Sequence[Message], schema: Schema, count: Callable[[Spent], None]
     ) -> tuple[str, str | None]:
         """The text of a new reply, which is counted, and its fault if it is empty, refused or cut off, else None."""
-        input_tokens = tokens_of(json.dumps(list(messages))) + tokens_of(json.dumps(schema))
+        said = tokens_of(json.dumps(list(messages)))  # endpoints do not agree on whether the schema counts
+        input_tokens = said + tokens_of(json.dumps(schema))
         longest = (self._endpoint.parameters or {}).get("max_tokens", _LONGEST_REPLY)
         with self.ledger.request(input_tokens, longest, self.prices):
             reply = self._completion(messages, schema)
             choice = reply.choices[0] if reply.choices else _Choice()
             message, used = choice.message or _Message(), reply.usage or _Usage()
             text = _storable(message.text)
-            input_tokens = _believed(used.prompt_tokens, input_tokens)
-            output_tokens = _believed(used.completion_tokens, tokens_of(text))
+            input_tokens = _believed(used.prompt_tokens, said, input_tokens)
+            output_tokens = _believed(used.completion_tokens, tokens_of(text), tokens_of(text))
             count(self.prices.spent(input_tokens, output_tokens))
         if message.refusal or choice.finish_reason == "content_filter":
             return text, f"the model refuses ({(message.refusal or 'content filter')[:200]})"
@@ -419,12 +420,12 @@ class ChatClient:
         return f"{self._where}: {str(error)[:_SHOWN]}; replies so far are kept in {self.cassette.path}; {to_do}"
 
 
-def _believed(counted: int | None, estimated: int) -> int:
-    """The tokens that an endpoint counted, or the estimate if it counted none or far too few.
+def _believed(counted: int | None, least: int, estimated: int) -> int:
+    """The tokens that an endpoint counted, or the estimate if it counted none, or far fewer than the least possible.
 
     Otherwise an endpoint that always reports 0 would never reach a limit.
     """
-    return estimated if counted is None or counted < _LEAST_SHARE * estimated else counted
+    return estimated if counted is None or counted < _LEAST_SHARE * least else counted
 
 
 def _beginning(reply: Any) -> str:

@@ -43,6 +43,33 @@ _HAD = re.compile(
     r"|forgotten|driven|\w+[^\We]ed)\b"
     r"| (?:already|just)\b"
 )
+# Verbs that often follow "I" in the present tense. Those whose past is the same, such as "read", are left out.
+_PRESENT_VERBS = words(
+    "act adore agree aim appreciate ask attend avoid bake battle believe belong bike blame bring build buy call "
+    "care carry catch charge check choose clean climb coach collect come commute consider cook count crave cycle "
+    "dance deal decide deserve design dislike doubt draw dread dream drink drive earn eat end enjoy enter expect "
+    "explain face fall fear feel fight figure find fly focus follow forget garden get give go grow guess handle "
+    "hang hate hear help hold hope imagine join jog journal keep know lead lean learn leave like listen live look "
+    "lose love make manage mean meditate meet mentor mind miss move need notice offer order organise organize owe "
+    "own paint pay perform pick plan play practice practise prefer promise prune push raise reckon recommend "
+    "record regret relate rely remember rent ride ring run save see seem sell send serve share shop show sing sit "
+    "sleep speak spend stand start stay stick stop struggle study suffer suggest support suppose swear swim take "
+    "talk teach tell tend thank think travel treasure treat trust try turn understand use value visit volunteer "
+    "wait wake walk want wash watch wear wish wonder work worry write"
+)
+_ADVERBS = words(
+    "absolutely actually also always almost certainly constantly currently definitely even especially fully "
+    "generally genuinely hardly honestly just kinda mainly mostly never normally now often only particularly "
+    "probably rarely really regularly seldom simply sometimes sincerely still strongly sure totally truly "
+    "typically usually"
+)
+_PRESENT = re.compile(
+    rf"(?P<adverbs>(?:,? (?:{'|'.join(_ADVERBS)}),?){{0,3}} )"
+    rf"(?P<verb>do(?: not|n['’]t)?|{'|'.join(_PRESENT_VERBS)})\b(?!['’])"
+)
+_BEFORE_BASE_FORM = re.compile(
+    r"\b(?:do|does|did|can|could|shall|should|will|would|may|might|must|let) $", re.IGNORECASE
+)
 
 
 def sentences(text: str) -> list[str]:
@@ -71,7 +98,7 @@ def _blank(text: str) -> str:
 
 
 def in_third_person(sentence: str, speaker: str, own_words: str | None = None) -> str:
-    """The sentence with "I", "my" and "me" replaced by the speaker's name; no other word is changed.
+    """The sentence with "I", "my" and "me" replaced by the speaker's name, and with verbs after "I" made to agree.
 
     If the result lacks the speaker's name, it is put in front, so that the sentence still shows who said it.
 
@@ -88,8 +115,21 @@ def in_third_person(sentence: str, speaker: str, own_words: str | None = None) -
         ending = " had" if word == "i'd" and _HAD.match(own, match.end()) else _ENDINGS[word]
         pieces += [sentence[end : match.start()], speaker, ending]
         end = match.end()
+        verb = _PRESENT.match(own, end) if word == "i" and not _BEFORE_BASE_FORM.search(own, 0, match.start()) else None
+        if verb is not None:
+            pieces += [verb["adverbs"], _third_person(verb["verb"])]
+            end = verb.end()
     result = "".join([*pieces, sentence[end:]])
     return result if {*words(speaker)} <= {*words(result)} else f"{speaker}: {result}"
+
+
+def _third_person(verb: str) -> str:
+    """The form of a verb, or of "do", "do not" and "don't", after "he"."""
+    if verb.startswith("do") and verb[2:] in ("", " not", "n't", "n’t"):
+        return f"does{verb[2:]}"
+    if verb.endswith("y") and verb[-2] not in "aeiou":
+        return f"{verb[:-1]}ies"
+    return f"{verb}es" if verb.endswith(("s", "x", "z", "ch", "sh", "o")) else f"{verb}s"
 
 
 def phrases(text: str, *, exclude: frozenset[str] = frozenset()) -> list[str]:

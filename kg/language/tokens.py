@@ -26,6 +26,13 @@ STOP_WORDS: frozenset[str] = frozenset(
 )
 
 _WORD = re.compile(r"[^\W_]+")
+# Pictographs and pairs of letters that stand for flags, without what only changes the look of the sign before it.
+_SIGN = (
+    "[\u231a-\u23ff\u25aa-\u27bf\u2b05-\u2b55\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa\U0001f400-\U0001faff]"
+    "|[\U0001f1e6-\U0001f1ff]{2}"
+)
+_WORD_OR_SIGN = re.compile(rf"[^\W_]+|{_SIGN}")
+_SIGNS = re.compile(rf"(?:(?:{_SIGN})[\u200d\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]*)+")
 _SIGNED = re.compile(r"[^\W_]+[+#]*")
 # Words, emoticons, a minus or a sign before a number, a colon within one, and all characters that are neither letters,
 # digits and blanks nor ordinary punctuation.
@@ -96,8 +103,27 @@ def _composed(text: str) -> str:
 
 
 def terms(text: str) -> list[str]:
-    """Stemmed words without stop words, in order and with repetitions: the terms of lexical search.
+    """Stemmed words without stop words, and emoji, in order and with repetitions: the terms of lexical search.
 
     A text that has only stop words gives an empty list.
     """
-    return [stem(word) for word in words(text) if word not in STOP_WORDS]
+    return [stem(word) for word in _WORD_OR_SIGN.findall(_composed(text).lower()) if word not in STOP_WORDS]
+
+
+def with_named_emoji(text: str) -> str:
+    """The text with emoji replaced by their names in Unicode, for readers that do not know the signs.
+
+    Of several in a row, each is named once. Newer ones than the Python's Unicode database has stay as they are.
+    """
+    return text if text.isascii() else _SIGNS.sub(_named, text)
+
+
+def _named(signs: re.Match[str]) -> str:
+    names = dict.fromkeys(filter(None, map(_name, re.findall(_SIGN, signs[0]))))
+    return f" {', '.join(names)} " if names else signs[0]
+
+
+def _name(sign: str) -> str:
+    if len(sign) == 2:  # a flag, by the letters of its country
+        return f"flag {''.join(chr(ord(letter) - 0x1F1E6 + ord('A')) for letter in sign)}"
+    return unicodedata.name(sign, "").lower()

@@ -24,6 +24,7 @@ from tqdm import tqdm
 
 from locigraph.kg.errors import abridged
 from locigraph.kg.files import MAKE_ROOM, is_of_disk, make_private_folder, opened_sqlite
+from locigraph.kg.language.tokens import with_named_emoji
 from locigraph.kg.temporary import held_folder
 from locigraph.retrieval.errors import TextEncoderError
 from locigraph.retrieval.text.text_adapter import TextAdapter, apply_adapter, read_adapter
@@ -227,7 +228,7 @@ class CachedTextEncoder:
         assert self._model is not None
         with self._encoding:
             vectors: Any = self._model.encode(
-                list(texts),
+                [with_named_emoji(text) for text in texts],  # most tokenisers know no emoji
                 batch_size=_BATCH,
                 normalize_embeddings=True,
                 convert_to_tensor=True,
@@ -255,7 +256,8 @@ def is_same_model(one: str, other: str) -> bool:
 
 
 def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()
+    """Key of a text's vector: a hash of what the model reads."""
+    return hashlib.sha256(with_named_emoji(text).encode()).digest()
 
 
 def packaged_weights(model: str) -> Path | None:

@@ -37,11 +37,12 @@ def always(reply: Any) -> Callable[[dict[str, Any]], Any]:
 
 def test_a_question_is_asked_about_once_and_its_queries_are_kept_and_counted(tmp_path: Path) -> None:
     ledger = Ledger()
-    with stub_server(Stub(always(REPLY))) as stub:
+    counts = {"prompt_tokens": 600, "completion_tokens": 20}
+    with stub_server(Stub(always(REPLY), counts=counts)) as stub:
         assert writer(stub.url, tmp_path, ledger=ledger)(QUESTION, ASKED_ON) == READ
         assert writer(stub.url, tmp_path, ledger=ledger)(QUESTION, ASKED_ON) == READ
     assert len(stub.requests) == 1
-    assert {stage: spent.tokens for stage, spent in ledger.by_stage().items()} == {"queries": 120}
+    assert {stage: spent.tokens for stage, spent in ledger.by_stage().items()} == {"queries": 620}
     assert writer(NOWHERE, tmp_path, "replay")(QUESTION, ASKED_ON) == READ
     with pytest.raises(MissingReplyError, match="differs in messages"):
         writer(NOWHERE, tmp_path, "replay")(QUESTION, None)

@@ -143,7 +143,7 @@ def test_the_same_value_in_other_words_and_one_that_is_denied_end_no_fact(slot: 
 
 def test_what_is_quoted_keeps_its_first_person() -> None:
     assert drafts('Tom wrote: "I hate my old job." I told him that I like mine.') == [
-        ("knowledge_node", 'Tom wrote: "I hate my old job." Ann told him that Ann like Ann\'s.'),
+        ("knowledge_node", 'Tom wrote: "I hate my old job." Ann told him that Ann likes Ann\'s.'),
     ]
     assert drafts("> I live in Berlin near the park.") == [("knowledge_node", "Ann: > I live in Berlin near the park.")]
 

@@ -32,6 +32,11 @@ def test_sentences_end_at_marks_and_lines() -> None:
         ("I fixed the I/O error on the I-95 in phase I", "Ann fixed the I/O error on the I-95 in phase I"),
         ("I'd told him, I'd never say so", "Ann had told him, Ann would never say so"),
         ("I'd better go", "Ann had better go"),
+        ("I live in Rome, and I carry a map", "Ann lives in Rome, and Ann carries a map"),
+        ("I do not eat fish, I don’t like it", "Ann does not eat fish, Ann doesn’t like it"),
+        ("I really, really love it; I never watch TV", "Ann really, really loves it; Ann never watches TV"),
+        ("Did I mention that I go there?", "Did Ann mention that Ann goes there?"),
+        ("I just put it there and I can swim", "Ann just put it there and Ann can swim"),
     ],
 )
 def test_the_first_person_becomes_the_speaker(said: str, told: str) -> None:

@@ -6,7 +6,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locigraph.kg.language.tokens import STOP_WORDS, normalised, printable_line, terms, words
+from locigraph.kg.language.tokens import STOP_WORDS, normalised, printable_line, terms, with_named_emoji, words
 
 
 def test_a_printable_line_has_no_line_breaks_and_no_terminal_codes() -> None:
@@ -30,11 +30,22 @@ def test_the_halves_of_contractions_are_stop_words() -> None:
     assert terms("don't I've we'll it's") == []
 
 
+def test_emoji_are_terms_without_what_changes_their_look() -> None:
+    assert terms("🎉🎉 look 👍🏽 ❤️ 👩‍🔬") == ["🎉", "🎉", "look", "👍", "❤", "👩", "🔬"]
+    assert terms("🇩🇪🇫🇷 25 °C – ok™") == ["🇩🇪", "🇫🇷", "25", "c", "ok"]
+
+
+def test_emoji_are_named_for_readers_that_do_not_know_them_each_once_in_a_row() -> None:
+    assert with_named_emoji("Sold!🎉🎉🎂 Off to 🇵🇹") == "Sold! party popper, birthday cake  Off to  flag PT "
+    assert with_named_emoji("👍🏽") == " thumbs up sign "
+    assert with_named_emoji("naïve – 25 °C") == "naïve – 25 °C"
+
+
 @given(st.text(max_size=80))
 def test_words_do_not_depend_on_case_or_surroundings(text: str) -> None:
     assert all(word and word == word.lower() and "_" not in word for word in words(text))
     assert words(" ".join(words(text))) == words(text)
-    assert not set(words(text)).isdisjoint(STOP_WORDS) or len(terms(text)) == len(words(text))
+    assert not set(words(text)).isdisjoint(STOP_WORDS) or len(terms(text)) >= len(words(text))
 
 
 def test_threads_stem_alike() -> None:

