@@ -118,7 +118,7 @@ def _candidates(hits: Sequence[Hit], snapshot: Snapshot, order: Sequence[NodeId]
         said_on = _day(int(snapshot.spoken_at[first])) if first < len(place) else None
         row = snapshot.row_of.get(hit.node_id)
         # Turns and events stay true; of other nodes, another may have taken the place.
-        until = None if row is None or hit.type in dated else _day(int(snapshot.valid_to[row]))
+        until = hit.until if row is None or hit.type in dated else _day(int(snapshot.valid_to[row]))
         others = {_day(int(snapshot.spoken_at[place[turn]])) for turn in hit.same if turn in place}
         again_on = tuple(sorted(day for day in others - {said_on} if day is not None))
         line = ContextLine(hit.node_id, hit.type, hit.text, said_on, hit.turn_ids, until, again_on)

@@ -47,8 +47,9 @@ class Hit:
         elsewhere: Like ``same``, for hits in other spaces, by space.
         spoken_at: When the last of its words were spoken; None if that is not known. Strategies leave it empty.
         again: When the turns of ``same`` and ``elsewhere`` were spoken, as far as that is known.
-        until: The day on which a later fact superseded this one; None while it holds, and for turns and events, which
-            stay true. Strategies leave it empty.
+        until: The day on which something replaced it, for a turn on which something replaced a fact that was taken from
+            it; None while it holds. Strategies leave it empty.
+        superseded_by: The turns that say what has replaced it. Strategies leave it empty.
     """
 
     node_id: NodeId
@@ -63,6 +64,7 @@ class Hit:
     spoken_at: datetime | None = None
     again: tuple[datetime, ...] = ()
     until: date | None = None
+    superseded_by: tuple[TurnId, ...] = ()
 
     def as_json(self) -> dict[str, object]:
         """The hit as a JSON object."""
@@ -73,6 +75,7 @@ class Hit:
             "spoken_at": None if self.spoken_at is None else self.spoken_at.isoformat(),
             "again": [time.isoformat() for time in self.again],
             "until": None if self.until is None else self.until.isoformat(),
+            "superseded_by": list(self.superseded_by),
         }  # fmt: skip
 
 

@@ -33,6 +33,7 @@ def recall(
     as_of: str | None = None,
     speaker: Names | None = None,
     fold: float | None = DEFAULT_FOLD,
+    include_superseded: bool = False,
     filter: dict[str, Any] | None = None,
     top_k: int = 10,
     budget_tokens: int | None = None,
@@ -65,6 +66,7 @@ def recall(
         speaker: Show only memories in the words of this speaker, or of these speakers; null for all.
         fold: Word similarity, above 0 and up to 1, from which two texts of the same speakers count as duplicates and
             are shown as one hit; null folds nothing.
+        include_superseded: Whether what was replaced keeps its rank; otherwise what has replaced it is shown first.
         filter: Show only memories whose turns satisfy these conditions on their metadata, such as
             '{"project": {"$ne": "boats"}}', or on $speaker, $session, $turn, $spoken_at and $type; null for no filter.
         top_k: Number of memories to show.
@@ -111,6 +113,7 @@ def recall(
             reranker=reranker,
             speaker=speaker,
             fold=fold,
+            include_superseded=include_superseded,
             filter=filter,
             queries=query_generator,
         )

@@ -186,7 +186,8 @@ def small_checkpoint(*, seed: int = 0, text_encoder: str = "fake-bow", text_dim:
     with torch.no_grad():
         for parameter in network.nodes.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
-    details = {"seed": seed, "identity": {"train": ["elsewhere"], "validation": []}}
+    fusion = {"dense": 0.7, "bm25": 0.3}
+    details = {"seed": seed, "identity": {"train": ["elsewhere"], "validation": []}, "fusion": fusion}
     return Checkpoint(network.weights(), SMALL_MODEL, text_encoder, text_dim, details)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, func, select, update
+from sqlalchemy import Connection, Select, bindparam, func, or_, select, update
 
 from locigraph.kg.errors import StoreError, UnknownSpaceError
 from locigraph.kg.schema import EPISODE
@@ -18,7 +18,7 @@ from locigraph.kg.store import turns as turns_
 from locigraph.kg.store.database import Database
 from locigraph.kg.store.rows import said_of, turn_of
 from locigraph.kg.store.statements import rows_in
-from locigraph.kg.times import epoch, optional_moment
+from locigraph.kg.times import epoch, moment, optional_moment
 from locigraph.kg.types import UNSTORABLE, NodeId, Said, Scope, SpaceId, Turn, TurnId, TurnState
 
 _KNOWN = select(tables.spaces.c.space).where(tables.spaces.c.space == bindparam("space"))
@@ -209,6 +209,37 @@ class Conversations(Database):
             for row in rows_in(connection, query, nodes.c.id, ids):
                 found.setdefault(NodeId(row.id), []).append(said_of(row))
         return {node: tuple(said) for node, said in found.items()}
+
+    def replacements_of(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, tuple[datetime, tuple[Said, ...]]]:
+        """What has replaced nodes: when that was first learnt, and the turns that say what holds instead.
+
+        A turn is replaced if a fact that was taken from it is, even if the turn says more than this fact. Nodes that
+        nothing has replaced are left out.
+        """
+        nodes, relations, turns = tables.nodes, tables.relations, tables.turns
+        own, other, new = tables.provenance.alias(), tables.provenance.alias(), tables.provenance.alias()
+        query = (
+            _said_by_node()
+            .add_columns(relations.c.created_at)
+            .join(own, own.c.node_key == nodes.c.key)
+            .join(other, other.c.turn_key == own.c.turn_key)
+            .join(relations, relations.c.source == other.c.node_key)
+            .join(new, new.c.node_key == relations.c.target)
+            .join(turns, turns.c.key == new.c.turn_key)
+            .where(
+                nodes.c.space == space,
+                relations.c.label == "SUPERSEDED_BY",
+                or_(nodes.c.type == EPISODE, other.c.node_key == nodes.c.key),
+                new.c.turn_key != own.c.turn_key,
+            )
+            .order_by(relations.c.created_at, turns.c.key)
+        )
+        found: dict[NodeId, tuple[datetime, dict[TurnId, Said]]] = {}
+        with self._read() as connection:
+            for row in rows_in(connection, query, nodes.c.id, ids):
+                _, said = found.setdefault(NodeId(row.id), (moment(row.created_at), {}))
+                said.setdefault(TurnId(row.turn_id), said_of(row))
+        return {node: (at, tuple(said.values())) for node, (at, said) in found.items()}
 
     def said_in(self, space: SpaceId) -> dict[NodeId, Said]:
         """The turns of a space that are consolidated, by their nodes."""

@@ -66,7 +66,8 @@ def hits_table(hits: Sequence[Hit], *, with_spaces: bool = False) -> str:
         signals = "  ".join(f"{name} {value:.3f}" for name, value in sorted(hit.signals.items()))
         space = f"  space {hit.space}" if with_spaces else ""
         when = "" if hit.spoken_at is None else f"  {hit.spoken_at:%Y-%m-%d %H:%M}"
-        until = "" if hit.until is None else f"  until {hit.until}"
+        by = f" (now {_listed(hit.superseded_by)})" if hit.superseded_by else ""
+        until = "" if hit.until is None else f"  until {hit.until}{by}"
         turns = _listed(hit.turn_ids)
         lines.append(f"{rank:>3}  {hit.score:.4f}  {hit.type}{when}{until}{space}  turns {turns}  [{signals}]")
         for where, same in {"": hit.same, **{f" in {name}": turns for name, turns in hit.elsewhere.items()}}.items():

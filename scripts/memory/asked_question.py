@@ -37,6 +37,7 @@ class AskedQuestion:
     reranker: str | None = None
     speaker: str | Sequence[str] | None = None
     fold: float | None = DEFAULT_FOLD
+    include_superseded: bool = False
     filter: Mapping[str, Any] | None = None
     queries: QueryGenerator | None = None
 

@@ -139,18 +139,18 @@ class AskedSpaces:
     def shown(self, hits: Sequence[Hit], as_of: datetime | None) -> tuple[Hit, ...]:
         """Hits with the fields that strategies leave empty: space, time, and end of validity, as known at a time."""
         known = self._nodes([hit.node_id for hit in hits])
-        until: Mapping[NodeId, date | None] = {node: each.until for node, each in known.items()}
+        dated = dated_types()
+        facts = [hit.node_id for hit in hits if hit.type not in dated]
+        ends: Mapping[NodeId, date | None] = {node: known[node].until for node in facts}
         if as_of is not None:
-            dated = dated_types()
-            facts = [hit.node_id for hit in hits if hit.type not in dated]
 
-            def ends(space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, date | None]:
+            def past(space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, date | None]:
                 nodes = self._graph.nodes(space, ids=ids, as_of=as_of)
                 return {node.id: None if node.valid_to is None else node.valid_to.date() for node in nodes}
 
-            until = read_by_space(facts, ends) if self.is_joint else ends(self.name, facts)
+            ends = read_by_space(facts, past) if self.is_joint else past(self.name, facts)
         return tuple(
-            self._shown(replace(hit, until=until.get(hit.node_id), spoken_at=known[hit.node_id].spoken_at))
+            self._shown(replace(hit, until=ends.get(hit.node_id, hit.until), spoken_at=known[hit.node_id].spoken_at))
             for hit in hits
         )
 

@@ -24,12 +24,16 @@ class KnownNode:
     Attributes:
         text: Its description; None if it is archived or gone.
         said: The turns whose words it contains; empty if it is gone.
-        until: The day on which it ceased to be valid; None while it is.
+        until: The day on which it ceased to be valid, or on which some of it was replaced; None while all of it holds.
+        replaced_by: The turns that say what has replaced it, or some of it.
+        replaced_at: When that was learnt; None if nothing has replaced it.
     """
 
     text: str | None
     said: tuple[Said, ...] = ()
     until: date | None = None
+    replaced_by: tuple[Said, ...] = ()
+    replaced_at: datetime | None = None
 
     @property
     def speakers(self) -> frozenset[str]:
@@ -83,9 +87,13 @@ class KnownNodes:
                 self._kept.pop(space, None)
 
     def _read(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, KnownNode]:
-        origins = self._graph.origins_of(space, ids)
+        origins, replaced = self._graph.origins_of(space, ids), self._graph.replacements_of(space, ids)
         found = {node: KnownNode(None, origins.get(node, ())) for node in ids}
         for node in self._graph.nodes(space, ids=ids):
-            until = None if node.valid_to is None or node.type in dated_types() else node.valid_to.date()
-            found[node.id] = KnownNode(node.description, origins.get(node.id, ()), until)
+            at, by = replaced.get(node.id, (None, ()))
+            end = (
+                at if node.type in dated_types() else node.valid_to
+            )  # the valid time of turns and events is their date
+            until = None if end is None else end.date()
+            found[node.id] = KnownNode(node.description, origins.get(node.id, ()), until, by, at)
         return found

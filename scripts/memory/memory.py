@@ -21,6 +21,7 @@ from locigraph.kg.times import epoch
 from locigraph.kg.types import ANYBODY, Scope, SpaceId, TurnId
 from locigraph.retrieval.errors import NotKeptError, RetrievalError
 from locigraph.retrieval.hit_filters import DEFAULT_FOLD, FilteredRetriever
+from locigraph.retrieval.superseding import SupersedingRetriever
 from locigraph.retrieval.text.node_vectors import snapshot_with_vectors
 from locigraph.retrieval.text.text_encoder import plain_and_adapted
 from locigraph.scripts.assembly import opening, options
@@ -447,6 +448,7 @@ class Memory:
         reranker: str | None = None,
         speaker: str | Sequence[str] | None = None,
         fold: float | None = DEFAULT_FOLD,
+        include_superseded: bool = False,
         filter: Mapping[str, Any] | None = None,
         queries: QueryGenerator | None = None,
     ) -> Recalled:
@@ -474,6 +476,8 @@ class Memory:
             speaker: Name of one or several speakers: only memories in their words are returned. None for all speakers.
             fold: Word similarity, above 0 and up to 1, from which two texts of the same speakers count as duplicates.
                 Duplicates form one hit, whose ``same`` lists the turns of the others. None folds nothing.
+            include_superseded: Whether what was replaced keeps its rank. Otherwise what has replaced it comes first, if
+                that is found as well; nothing is left out, and ``Hit.until`` and ``Hit.superseded_by`` tell.
             filter: Only memories in whose words each turn satisfies these conditions on its metadata, such as
                 ``{"project": {"$ne": "boats"}}``; also on ``$speaker``, ``$session``, ``$turn``, ``$spoken_at`` and
                 ``$type``. Operators are ``$eq $ne $in $nin $gt $gte $lt $lte $exists`` and ``$and $or $not``. None for
@@ -490,7 +494,7 @@ class Memory:
         asking = AskedQuestion(
             question=question, space=space, user=user, agent=agent, top_k=top_k, budget_tokens=budget_tokens,
             budget_kinds=budget_kinds, as_of=as_of, strategy=strategy, reranker=reranker, speaker=speaker, fold=fold,
-            filter=filter, queries=queries,
+            include_superseded=include_superseded, filter=filter, queries=queries,
         )  # fmt: skip
         found = self._recalled_at_once(asking)
         return self._recalled(asking) if found is None else found
@@ -597,6 +601,7 @@ class Memory:
             fold=asking.fold,
         )
         retriever = reranked(asking.reranker)(viewed)
+        retriever = SupersedingRetriever(retriever, asked.origins_of, current_first=not asking.include_superseded)
         if asking.budget_tokens is None:
             found = retriever.retrieve(asking.question, asked.name, as_of=asking.time, top_k=asking.top_k)
             hits, context = found.hits[: asking.top_k], None

@@ -140,6 +140,9 @@ class Asked(_OfScope):
         DEFAULT_FOLD,
         description="Word similarity from which texts count as duplicates and form one hit; null folds nothing.",
     )
+    include_superseded: bool = Field(
+        False, description="Whether what was replaced keeps its rank; otherwise it comes after what has replaced it."
+    )
     filter: dict[str, Any] | None = Field(
         None,
         description='Conditions on the metadata of turns, such as {"project": {"$ne": "boats"}}, and on $speaker, '
@@ -185,8 +188,8 @@ class Hit(BaseModel):
     """A memory that was found, with its source turns.
 
     ``same`` lists turns of its space that say the same, ``elsewhere`` those of other spaces. ``spoken_at`` is when it
-    was said, ``again`` when they were (ISO 8601, UTC). ``until`` is the day on which a later fact replaced it; null
-    while it is valid.
+    was said, ``again`` when they were (ISO 8601, UTC). ``until`` is the day on which something replaced it, null
+    while it holds, and ``superseded_by`` are the turns that say what has.
     """
 
     space: str
@@ -201,6 +204,7 @@ class Hit(BaseModel):
     spoken_at: str | None
     again: list[str]
     until: str | None
+    superseded_by: list[str]
 
 
 class Answer(BaseModel):

@@ -200,6 +200,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "turn_counts": lambda at: at.store.turn_counts(at.name),
         "speakers": lambda at: at.store.speakers(at.name),
         "origins_of": lambda at: at.store.origins_of(at.name, at.nodes),
+        "replacements_of": lambda at: at.store.replacements_of(at.name, at.nodes),
         "said_in": lambda at: at.store.said_in(at.name),
         "expired": lambda at: at.store.expired(datetime.now(UTC), [at.name]),
         "retry_turn": lambda at: at.store.retry_turn(at.name, at.turns[0]),

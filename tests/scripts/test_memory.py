@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
 from threading import Event, Thread
@@ -591,15 +591,48 @@ def test_a_fact_whose_place_another_took_says_until_when_it_held(place: Path, as
         question = {"question": "Where does Ana live?", "strategy": "v1", "fold": None, **asked}
         now = {(hit.type, hit.text): hit.as_json()["until"] for hit in memory.recall(**question)}
         assert {text: until for (kind, text), until in now.items() if kind == "knowledge_node"} == {
-            "Ana live in Boston near the old harbour.": "2024-06-22",
-            "Ana live in Denver now, far from any harbour.": None,
+            "Ana lives in Boston near the old harbour.": "2024-06-22",
+            "Ana lives in Denver now, far from any harbour.": None,
         }
-        assert {until for (kind, _), until in now.items() if kind != "knowledge_node"} == {None}
+        assert {text: until for (kind, text), until in now.items() if kind == "episode"} == {
+            "Ana: I live in Boston near the old harbour.": "2024-06-22",
+            "Ana: I live in Denver now, far from any harbour.": None,
+        }
         packed = str(memory.recall(**question, budget_tokens=500).context)
-        assert "[1 May 2024, until 22 June 2024] Ana live in Boston" in packed
-        assert packed.count("until") == 1
+        assert "[1 May 2024, until 22 June 2024] Ana lives in Boston" in packed
+        assert packed.count("until 22 June 2024") == 2
         earlier = memory.recall(**question, as_of="2024-06-01")
         assert {hit.until for hit in earlier} == {None}
+
+
+@pytest.mark.parametrize("strategy", ["v1", "v2"])
+@pytest.mark.parametrize("asked", [{"space": "ana"}, {"user": "u"}], ids=["one space", "several spaces"])
+def test_what_holds_comes_before_what_it_has_replaced_and_the_old_says_by_what(
+    place: Path, asked: dict[str, Any], strategy: str
+) -> None:
+    said = {
+        "old": "My favourite café is Lune, my very favourite café of all.",
+        "other": "The weather is fine.",
+        "new": "My favourite café is Orbit now.",
+    }
+    question = {"question": "What is my very favourite café of all?", "strategy": strategy, **asked}
+    with opened(place) as memory:
+        for month, (turn, text) in enumerate(said.items(), start=1):
+            when = {"spoken_at": f"2024-0{month}-01", "turn_id": turn, "user": "u"}
+            memory.add(space="ana", session="s", speaker="Ana", text=text, **when)
+            memory.add(space="ben", session="s", speaker="Ben", text="I row.", **when)
+        turns = [hit for hit in memory.recall(**question, fold=None) if hit.type == "episode" and hit.space == "ana"]
+        ranked = {str(hit.turn_ids[0]): (hit.superseded_by, hit.until) for hit in turns}
+        assert ranked["old"] == (("new",), date(2024, 3, 1))
+        assert ranked["new"] == ((), None)
+        assert [*ranked].index("new") < [*ranked].index("old")
+        assert [hit.score for hit in turns] == sorted((hit.score for hit in turns), reverse=True)
+        brought_back = memory.recall(**question, fold=None, include_superseded=True)
+        assert next(hit for hit in brought_back if hit.type == "episode").turn_ids == ("old",)
+        before = memory.recall(**question, as_of="2024-02-15")
+        assert {hit.superseded_by for hit in before} == {()}
+        memory.forget(space="ana", turn_ids=["new"])
+        assert {hit.until for hit in memory.recall(**question)} == {None}
 
 
 def test_secrets_are_replaced_before_anything_is_stored(place: Path) -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import cast
@@ -21,7 +20,6 @@ from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.assembly.search_parts import SearchParts
 from locigraph.scripts.assembly.strategies import STRATEGIES, Strategy, made, made_of, recalled
 from locigraph.scripts.assembly.strategy_choice import chosen, comparisons, require_adapter, unused_options
-from locigraph.training.checkpoint import Checkpoint
 from tests.fakes import SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import TEXT_DIM, make_snapshot, small_checkpoint
 
@@ -157,14 +155,9 @@ def test_strategies_over_snapshots_are_built_without_an_index(name: str, tmp_pat
 
 def test_the_fusion_of_a_checkpoint_is_offered_by_recall_and_needs_the_checkpoint(tmp_path: Path) -> None:
     encoder = CachedTextEncoder(cache=tmp_path / "cache.sqlite")
-    plain = small_checkpoint()
-
-    def with_fusion() -> Checkpoint:
-        return replace(plain, details={**plain.details, "fusion": {"dense": 0.7, "bm25": 0.3}})
-
     assert "fusion-zero" in recalled()
     with Store(tmp_path / "graph.sqlite") as store:
-        with SearchParts(store, encoder, spaces=[], checkpoint=with_fusion) as parts:
+        with SearchParts(store, encoder, spaces=[], checkpoint=small_checkpoint) as parts:
             retriever = made(parts, "fusion-zero")
             assert isinstance(retriever, FusionRetriever)
             assert retriever.name == "fusion-zero"
