@@ -17,6 +17,7 @@ from locigraph.consolidation.blueprint import (
     MAX_LABEL,
     AddNode,
     Blueprint,
+    ContextNode,
     Mention,
     Operation,
     SupersedeNode,
@@ -24,15 +25,15 @@ from locigraph.consolidation.blueprint import (
     UpdateNode,
     Wording,
 )
-from locigraph.consolidation.dating import with_days
+from locigraph.consolidation.dating import undated, with_days
 from locigraph.consolidation.extractors.names import NameFinder, capitalised_names
 from locigraph.consolidation.extractors.sentences import in_third_person, phrases, sentences, unquoted
-from locigraph.consolidation.extractors.slots import stated_slot
+from locigraph.consolidation.extractors.slots import corrected_value, stated_slot
 from locigraph.consolidation.protocols import Context
 from locigraph.kg.language.dates import resolve_times
 from locigraph.kg.language.english import is_english
 from locigraph.kg.language.tokens import STOP_WORDS, stem, telling_signs, terms, words
-from locigraph.kg.types import Turn
+from locigraph.kg.types import NodeId, Turn
 
 # Sentences with fewer content words are not meaningful on their own.
 _MIN_TERMS = 3
@@ -70,6 +71,7 @@ class RuleExtractor:
         operations: list[Operation] = []
         # Facts of different speakers stay separate: each can be forgotten alone, and none supersedes the other's.
         own = [node for node in context.nodes if node.attributes.get("speaker", turn.speaker) == turn.speaker]
+        replaceable = [node for node in context.shown if node.attributes.get("speaker", turn.speaker) == turn.speaker]
         # A superseded fact that is said again is true again, and a new fact.
         known = {_statement(node.description): node for node in own if node.superseded_at is None}
         updated = set()
@@ -86,8 +88,10 @@ class RuleExtractor:
             attributes = {"speaker": turn.speaker} | ({} if slot is None else {"slot": slot.name, "value": slot.value})
             node_type = "event_node" if is_event else "knowledge_node"
             operations.append(AddNode(ref, node_type, draft, (turn.turn_id,), attributes=attributes))
-            if slot is not None:
-                operations += [SupersedeNode(node.id, ref) for node in own if slot.replaces(node.attributes)]
+            replaced = [] if slot is None else [node.id for node in replaceable if slot.replaces(node.attributes)]
+            if not replaced and (values := corrected_value(own_words)) is not None:
+                replaced = _corrected([*context.latest, *context.nodes], values, replaceable)
+            operations += [SupersedeNode(node, ref) for node in replaced]
         return Blueprint(tuple(operations), reading.mentions, reading.topics)
 
     def write(self, turn: Turn, plan: Blueprint, context: Context) -> Mapping[str, Wording]:
@@ -122,6 +126,16 @@ def short_label(text: str) -> str:
     return " ".join(kept[:6])[:100] or text[:60]
 
 
+def _corrected(nodes: Sequence[ContextNode], values: tuple[str, str], own: Sequence[ContextNode]) -> list[NodeId]:
+    """The first of some nodes that is the speaker's own and has the old value of a correction, not the new one."""
+    new, old = (f" {' '.join(words(value))} " for value in values)
+    for node in nodes:
+        said = f" {' '.join(words(undated(node.description)))} "
+        if node in own and node.superseded_at is None and old in said and new not in said:
+            return [node.id]
+    return []
+
+
 class _Reading(NamedTuple):
     """What the rules find in a turn, independent of the existing graph.
 
@@ -148,7 +162,9 @@ def _memorable(turn: Turn) -> list[tuple[str, str, bool]]:
         if sentence.endswith("?"):
             continue
         is_told = _OF_SPEAKER.search(sentence) or (not is_long and _OF_PAST.search(sentence))
-        if is_told and (len(terms(sentence)) >= _MIN_TERMS or stated_slot(own_words, turn.speaker)):
+        slot = stated_slot(own_words, turn.speaker)
+        is_news = slot is not None or corrected_value(own_words) is not None
+        if is_news or (is_told and len(terms(sentence)) >= _MIN_TERMS):
             draft = in_third_person(sentence, turn.speaker, own_words)[:1_500]
             memorable.append((own_words, draft, bool(resolve_times(sentence, day))))
         if len(memorable) == _MAX_MEMORABLE:

@@ -1,8 +1,9 @@
-"""Finds slots, attributes that have one value at a time: where somebody lives, what they work as, their favourites.
+"""Finds slots, attributes that have one value at a time: where somebody lives, what something costs, who has the key.
 
-A statement with a new value supersedes the earlier fact, so only a plain statement of speakers about themselves counts:
-not what they quote, report, deny, wish for or imagine, nor what was true in the past. A missed statement leaves two
-facts side by side, whereas a false detection would end a true fact.
+A statement with a new value supersedes the earlier fact, so only a plain statement counts: not what speakers quote,
+report, deny, wish for or imagine, nor what was true in the past. Where they live, what they work as and their
+favourites are replaced by any other value; what other things are, only if the sentence says that something changed. A
+missed statement leaves two facts side by side, whereas a false detection would end a true fact.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from typing import NamedTuple
 
 from locigraph.kg.language.dates import MONTHS, WEEKDAYS
+from locigraph.kg.language.tokens import STOP_WORDS, stem, words
 from locigraph.kg.types import Attributes
 
 _ADVERB = (
@@ -34,6 +36,51 @@ _SLOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
     ("work", re.compile(rf"(?:{_WORKING}|\b[Mm]y (?:new|current) job)(?: now)? (?:is )?as an? {_WORK}")),
     ("favourite", re.compile(rf"{_MY}favou?rite (?P<what>\w+) is (?:{_ADVERB} )*(?!no\b)(?P<value>[\w'’ ]+)")),
+)
+# What something has one of, in plain words: "The rent is 900 now", "June has the spare key". Values are names, numbers,
+# days and times, since what else something "is" seldom excludes what it was before.
+_NUMBER_OR_NAME = r"(?:\d[\w.,:/%-]{0,30}|[A-Z]\w{1,30})(?!\w)"
+_A_VALUE = rf"(?<!\w)(?:[€$£] ?)?{_NUMBER_OR_NAME}(?: (?:{_NUMBER_OR_NAME}|of|euros?|dollars?|pounds?|[ap]\.?m)){{0,5}}"
+_VALUE = rf"(?P<value>{_A_VALUE})"
+_NOUN = r"(?!(?:is|are|was|were|has|have|been|will|just)\b)[a-z][\w-]{0,30}"
+_THING = rf"(?:(?:new|current|latest) )?(?P<what>(?:{_NOUN} )?{_NOUN})"
+_SOME = rf"(?:{_ADVERB} )*"
+_IS = "is|are|will be|costs?|starts?|begins?|ends?|opens?|closes?|leaves?|departs?|arrives?|lands?|meets?|takes place"
+_IS += (
+    "|(?:(?:has|have|was|were|is) )?(?:been )?(?:moved|changed|raised|lowered|postponed|brought forward)|went up|rose"
+)
+_ATTRIBUTES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (
+        "value",
+        re.compile(
+            rf"\b(?P<owner>[Tt]he|[Mm]y|[Oo]ur|[A-Z]\w{{1,30}}['’]s) {_THING} {_SOME}(?:{_IS})(?: {_ADVERB})*"
+            rf"(?: (?:down|up))?(?: (?:on|at|to|with|by|from|called))?(?: the)? {_VALUE}"
+        ),
+    ),
+    ("value", re.compile(rf"\b(?P<value>[A-Z]\w{{1,30}}) {_SOME}(?:has|keeps|holds) {_SOME}(?:the|my|our) {_THING}\b")),
+    ("value", re.compile(rf"\b(?:gave|given|handed) (?:the|my|our) {_THING} to (?P<value>[A-Z]\w{{1,30}})")),
+    (
+        "employer",
+        re.compile(
+            rf"{_I_AM} (?:(?:work|working)(?: now)? (?:at|for)|join(?:ed)?|start(?:ed)?(?: (?:a|my) new job)? at)"
+            rf" (?:the )?(?P<value>[A-Z]\w{{1,30}}(?: [A-Z]\w{{1,30}}){{0,5}})"
+        ),
+    ),
+)
+# Things of which there are many, although one says "the".
+_NO_THING = words(
+    "name thing one point time day problem question answer best worst first last next other same idea truth"
+)
+_NO_VALUE = STOP_WORDS.union(words("everyone nobody somebody someone everybody"))
+# Words that say that something is not as it was before.
+_CHANGED = re.compile(
+    r"\b(?:now|nowadays|these days|from now on|as of|no longer|instead|in the end|after all|actually|changed|moved"
+    r"|switched|swapped|postponed|brought forward|raised|lowered|went up|rose|new|gave|given|handed|join(?:ed)?|started"
+    r"|not (?:on |at )?(?:the )?(?:\d|[A-Z]))"
+)
+_CORRECTED = re.compile(
+    rf"(?P<value>{_A_VALUE})(?: now)?(?:,? (?:and )?not|,? instead of|,? rather than)"
+    rf"(?: (?:on|at|in))?(?: the)? (?P<before>{_A_VALUE})"
 )
 # Capitalised words after "in" and "moved to" that are no place: times, departments and software.
 _NO_PLACE = frozenset(
@@ -85,14 +132,18 @@ class Slot(NamedTuple):
     Attributes:
         name: Speaker and slot, such as "Ann:home".
         value: The value in lower case.
+        is_change: Whether the statement ends what was said of the slot before.
     """
 
     name: str
     value: str
+    is_change: bool = True
 
     def replaces(self, attributes: Attributes) -> bool:
         """Whether a fact with these attributes has another value of the slot, and not only a longer or shorter one."""
         earlier = str(attributes.get("value"))
+        if not self.is_change:
+            return False
         is_same = f"{earlier} ".startswith(f"{self.value} ") or f"{self.value} ".startswith(f"{earlier} ")
         return attributes.get("slot") == self.name and not is_same
 
@@ -114,7 +165,35 @@ def stated_slot(sentence: str, speaker: str) -> Slot | None:
                 continue
             what = f":{groups['what'].lower()}" if "what" in groups else ""
             return Slot(f"{speaker}:{name}{what}", value)
+    return _stated_attribute(sentence, speaker)
+
+
+def _stated_attribute(sentence: str, speaker: str) -> Slot | None:
+    """What something that the speaker talks about plainly has one of, such as a price, a date or a holder."""
+    for name, pattern in _ATTRIBUTES:
+        for match in pattern.finditer(sentence):
+            groups = match.groupdict()
+            value = groups["value"].strip(" .,:").lower()
+            thing = groups.get("what", "").lower().split()
+            before = sentence[: match.start()]
+            if _DENIED.search(f"{_last(_CLAUSE, before)} {match[0]}") or _is_reported(before, sentence[match.end() :]):
+                continue
+            if value in _NO_VALUE or (thing and thing[-1] in STOP_WORDS.union(_NO_THING)):
+                continue
+            owner = groups.get("owner", "the").lower()
+            whose = "" if owner in ("the", "my", "our") else f"{owner}:"
+            what = f":{whose}{' '.join(map(stem, thing))}" if thing else ""
+            return Slot(f"{speaker}:{name}{what}", value, _CHANGED.search(sentence) is not None)
     return None
+
+
+def corrected_value(sentence: str) -> tuple[str, str] | None:
+    """(The new value, the old one) of a sentence such as "It's the 14th now, not the 9th"; None if it is none."""
+    match = None if _NOT_NOW.search(sentence[:_LONGEST]) else _CORRECTED.search(sentence[:_LONGEST])
+    if match is None or _is_reported(sentence[: match.start()], ""):
+        return None
+    new, old = (match[name].strip(" .,:").lower() for name in ("value", "before"))
+    return None if new == old else (new, old)
 
 
 def _is_reported(before: str, after: str) -> bool:

@@ -635,6 +635,49 @@ def test_what_holds_comes_before_what_it_has_replaced_and_the_old_says_by_what(
         assert {hit.until for hit in memory.recall(**question)} == {None}
 
 
+@pytest.mark.parametrize(
+    ("question", "old", "new"),
+    [
+        ("Who has the spare key?", "June has the spare key.", "Marta has the spare key now."),
+        ("Who has the spare key?", "June has the spare key.", "I gave the spare key to Marta."),
+        (
+            "When is the dentist appointment?",
+            "The dentist appointment is on the 9th.",
+            "It's the 14th now, not the 9th.",
+        ),
+        ("How much is the rent?", "The rent is 900 euros a month.", "The rent went up to 950."),
+        ("Where does Ana work?", "I work at Acme.", "I started a new job at Globex!"),
+        ("When is the wedding?", "The wedding is on Saturday 3 May.", "The wedding has been moved to 17 May."),
+    ],
+)
+def test_a_plain_change_is_noticed_and_nothing_else_is(place: Path, question: str, old: str, new: str) -> None:
+    with opened(place) as memory:
+        for month, text in enumerate((old, "The bakery opens at 7.", new, "The boat costs 70.")):
+            memory.add(**SALE | {"text": text, "spoken_at": f"2024-0{month + 5}-02"})
+        found = {hit.text: hit for hit in memory.recall(question, space="ana") if hit.type == "episode"}
+        (replaced,) = (hit for hit in found.values() if hit.superseded_by)
+        assert replaced.text == f"Ana: {old}"
+        assert found[f"Ana: {new}"].turn_ids == replaced.superseded_by
+        assert [*found].index(f"Ana: {new}") < [*found].index(replaced.text)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("The rent is 900 euros a month.", "The rent is 300 for the garage."),  # nothing says that it changed
+        ("June has the spare key.", "Ben said Marta has the spare key now."),  # what somebody else says
+        ("June has the spare key.", "If Marta has the spare key now, fine."),
+        ("The train leaves at 9:40.", "The ferry leaves at 11:15 now."),
+        ("I met Tom on the 9th.", "It's the 14th now, not the 8th."),
+    ],
+)
+def test_what_is_no_plain_change_replaces_nothing(place: Path, first: str, second: str) -> None:
+    with opened(place) as memory:
+        for month, text in enumerate((first, second)):
+            memory.add(**SALE | {"text": text, "spoken_at": f"2024-0{month + 5}-02"})
+        assert {hit.superseded_by for hit in memory.recall("What about it?", space="ana")} == {()}
+
+
 def test_secrets_are_replaced_before_anything_is_stored(place: Path) -> None:
     with opened(place, redact=True) as memory:
         memory.add(**SALE | {"text": "My password is hunter2, write it down."})
