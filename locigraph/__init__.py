@@ -5,12 +5,14 @@ either is opened, the result types of a recall, and the errors. Everything else 
 (docs/api.md).
 
 The packages beside this file are symbolic links to the top-level folders of the repository, so that everything is
-installed as ``locigraph.*``: top-level packages named ``kg`` or ``scripts`` could collide with the user's own.
+installed as ``locigraph.*``: top-level packages named ``kg`` or ``scripts`` could collide with the user's own. Where a
+checkout has no symbolic links, the top-level folders themselves are searched.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,6 +37,10 @@ if TYPE_CHECKING:
     from locigraph.training.errors import CheckpointError as CheckpointError
 
     __version__: str
+
+_HERE = Path(__file__).parent
+if not (_HERE / "kg").is_dir():
+    __path__.append(str(_HERE.parent))
 
 _HOMES = {
     "AsyncMemory": "scripts.memory",

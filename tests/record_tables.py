@@ -41,6 +41,7 @@ _TESTED = (
     ("MSC", "transfer-published", "msc"),
     ("RealMem", "transfer-published", "realmem"),
 )
+_PUBLISHED = {"gaama": "GAAMA", "assomem": "AssoMem", "magma": "MAGMA", "tempr": "TEMPR", "hipporag": "HippoRAG 2"}
 _KINDS_OF_TALK = (
     ("multi-session", "several sessions"), ("temporal-reasoning", "time"), ("knowledge-update", "knowledge update"),
     ("single-session-assistant", "one session: assistant"), ("single-session-user", "one session: user"),
@@ -248,6 +249,34 @@ def other_corpora() -> str:
     return _table(("", "v2", "its fusion", "v1 with v2's text encoder"), rows)
 
 
+def overview() -> str:
+    """The shipped checkpoint on all corpora that it does not know, beside what has the same text encoder."""
+    published = _record("transfer-published")["cells"]
+    cells = {each["tested"]: each for each in published if each["trained"] == "shipped"}
+    kept = unlearnt("transfer-longmemeval--longmemeval-150")
+    (assistant,) = (each for each in _record("transfer-longmemeval")["cells"] if each["trained"] == "shipped")
+    talk = [
+        ("two people (LoCoMo, {:,} questions), graph from published extractions", _counted(cells["locomo-recorded"])),
+        ("the same, graph by our rules", _counted(cells["locomo-rules"])),
+        (
+            "with an assistant (LongMemEval, {:,})",
+            (len(kept), {name: means_of(kept, name) for name in assistant["means"]}),
+        ),
+        ("chats between people (MSC, {:,} facts as questions)", _counted(cells["msc"])),
+        ("requests to an assistant (RealMem, {:,})", _counted(cells["realmem"])),
+    ]
+    rows = []
+    for title, (questions, means) in talk:
+        best = max((f"{name}-adapted" for name in _PUBLISHED), key=lambda name: means[name]["recall@10"])
+        ours = [_pair(means[name]) for name in ("v2-zero", "fusion-zero", "v1-adapted")]
+        rows.append([title.format(questions), *ours, f"{_pair(means[best])} ({_PUBLISHED[best[: -len('-adapted')]]})"])
+    return _table(("recall@10 / nDCG@10", "v2", "its fusion", "v1", "best published memory"), rows)
+
+
+def _counted(cell: Mapping[str, Any]) -> tuple[int, Mapping[str, Mapping[str, float]]]:
+    return cell["questions"], cell["means"]
+
+
 def differences() -> str:
     """v2 against its fusion and against v1 with the same text encoder, in all records of today's checkpoint."""
     rows = []
@@ -271,7 +300,7 @@ TABLES: dict[str, Callable[..., str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
         strategies, comparisons, details, all_strategies, against_all, contexts, matrix, unseen, in_folds, ablation,
-        unseen_contexts, pretraining, summary, differences, other_corpora,
+        unseen_contexts, pretraining, summary, differences, other_corpora, overview,
     )
 }  # fmt: skip
 

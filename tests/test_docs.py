@@ -30,6 +30,10 @@ def test_commands_and_files_named_in_a_document_exist(document: Path) -> None:
         assert f"\n{target}:" in makefile
 
 
+def test_the_readme_can_be_read_in_a_few_minutes() -> None:
+    assert len((ROOT / "README.md").read_text().split()) <= 900
+
+
 def _headings(document: Path) -> set[str]:
     """The names by which links lead to the headings of a document, as GitHub makes them."""
     titles = re.findall(r"^#+ (.*)$", document.read_text(), flags=re.MULTILINE)

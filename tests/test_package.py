@@ -44,6 +44,25 @@ def test_the_wheel_holds_every_shipped_checkpoint_and_configuration(wheel: zipfi
             assert path.is_dir() or f"locigraph/{path.relative_to(ROOT)}" in held
 
 
+def test_a_checkout_without_symbolic_links_can_be_used(tmp_path: Path) -> None:
+    (tmp_path / "locigraph").mkdir()
+    for path in (ROOT / "locigraph").iterdir():
+        if path.is_symlink():  # what git writes where links are switched off
+            (tmp_path / "locigraph" / path.name).write_text(f"../{path.name}")
+            (tmp_path / path.name).symlink_to(ROOT / path.name)
+        elif path.is_file():
+            (tmp_path / "locigraph" / path.name).write_bytes(path.read_bytes())
+    code = (
+        "import locigraph; from locigraph import Memory; from locigraph.scripts.assembly import defaults as d\n"
+        "from pathlib import Path; import sys\n"
+        "print(Path(locigraph.__file__).parent, sys.modules['locigraph.kg'].__file__)\n"
+        "print(d.SHIPPED_ADAPTER.is_dir(), d.SHIPPED_CHECKPOINT.is_dir())\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines() == [f"{tmp_path / 'locigraph'} {tmp_path / 'kg' / '__init__.py'}", "True True"]
+
+
 def test_the_command_runs_beside_folders_of_the_users_own(tmp_path: Path) -> None:
     for name in ("scripts", "training", "kg"):
         (tmp_path / name).mkdir()

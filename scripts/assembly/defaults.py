@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from locigraph.retrieval.index.milvus import MilvusIndex
     from locigraph.training.live_embeddings import LiveEmbeddings
 
-#: Folders of the adapter and of the checkpoint that come with the package.
-SHIPPED_ADAPTER, SHIPPED_CHECKPOINT = (
-    Path(locigraph.__file__).parent / "checkpoints" / name for name in ("text", "default")
+# In the last place of the path, beside the package, where a checkout has no symbolic links.
+_CHECKPOINTS = next(
+    (folder for each in locigraph.__path__ if (folder := Path(each) / "checkpoints").is_dir()), Path("checkpoints")
 )
+#: Folders of the adapter and of the checkpoint that come with the package.
+SHIPPED_ADAPTER, SHIPPED_CHECKPOINT = _CHECKPOINTS / "text", _CHECKPOINTS / "default"
 _MANIFEST = "manifest.json"
 _SHIPPED = "shipped"  # recorded in place of a path, since a store may outlive this installation
 _ENCODER, _CHECKPOINT = "encoder", "checkpoint"
