@@ -314,6 +314,10 @@ def _quiet() -> None:
 
     for name in ("lightning.pytorch", "lightning.fabric", "sentence_transformers", "transformers"):
         logging.getLogger(name).setLevel(logging.ERROR)
+    if sys.stderr.isatty():  # loading takes seconds, in which nothing else would be shown
+        loading = logging.getLogger("locigraph.retrieval.text.text_encoder")
+        loading.addHandler(logging.StreamHandler())
+        loading.setLevel(logging.INFO)
     for category in (UserWarning, FutureWarning):
         warnings.filterwarnings("ignore", category=category, module=r"(lightning|torch|milvus_lite|pymilvus)\b.*")
 

@@ -99,6 +99,10 @@ BAD_CALLS = {
         ["option 'stor' is not known; nearest is 'store' (see locigraph COMMAND --help)"],
     ),
     "the version in a word": (["version"], ["did you mean '--version'?"]),
+    "an option of searches": (
+        ["spaces", "--index.uri", "x"],
+        ["reads the store alone, so it has no option --index.uri"],
+    ),
     "no cosine to classify by": (["classify", "--once", "--threshold", "5"], ["threshold is 5.0; expected a cosine"]),
     "folds of nothing to ablate": (["ablate", "--folds", "0"], ["folds is 0; expected 2 to 8"]),
     "folds of nothing to search": (["search", "--folds", "0"], ["folds is 0; expected 2 to 8"]),

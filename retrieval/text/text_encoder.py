@@ -51,6 +51,8 @@ _CHECKSUM = 7
 _BATCH = 32
 _REMEMBERED = 16  # more texts at once are not a question
 
+_LOG = logging.getLogger(__name__)
+
 
 class CachedTextEncoder:
     """Sentence embeddings of length 1; a model encodes a text once, and later calls read the vector from the cache.
@@ -157,6 +159,7 @@ class CachedTextEncoder:
         """
         with self._encoding:
             if self._model is None:
+                _LOG.info("loading the text encoder %s ...", self._name)
                 self._model = _load(self._name, self.adapter, self._device, self._dtype)
 
     def forget(self, texts: Sequence[str]) -> None:

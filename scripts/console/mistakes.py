@@ -21,6 +21,8 @@ _TYPE = re.compile(
 _GROUP = re.compile(r"Group '(?P<name>[\w.]+)' does not accept option '(?P<option>[^']*)'")
 _NOT_ACCEPTED = re.compile(r"Option '([^']*)' is not accepted")
 _NO_FILE = re.compile(r"""Parser key "(?P<name>[\w.]+)":\s+Unable to load config '(?P<value>[^']*)'""")
+#: Beginnings of options of all commands that search or write the index or encode texts.
+_OF_SEARCHES = ("--index", "--encoder", "--checkpoint")
 #: Commands by the names that other programs give them.
 COMMANDS = {
     "delete": "forget",
@@ -138,6 +140,8 @@ def _unknown(words: str, parser: ArgumentParser) -> str:
     options = [name for action in parser._actions for name in action.option_strings if not name.endswith("+")]
     if words.startswith("-"):
         name = re.split(r"[ =]", words)[0]
+        if name.startswith(_OF_SEARCHES) and "--store" in options:
+            return f"{parser.prog} reads the store alone, so it has no option {name}; leave it out"
         hint = nearest("--" + name.lstrip("-").replace("-", "_"), options)
         return f"option {name} is not known" + (hint if hint.startswith("; nearest") else "")
     if any(action.dest == "question" for action in parser._actions):
