@@ -42,7 +42,7 @@ _SHOWN = 300  # characters of an endpoint's error that are read and kept; the re
 _LONGEST_FAULT = 500  # characters of what is wrong with a reply; the rest may be text of the reply itself
 _LONGEST_REPLY = 2_000  # tokens assumed for the longest reply if max_tokens is not set
 _LARGEST_ANSWER = 8_000_000  # bytes of an answer; a reply of 100,000 tokens with its probabilities is shorter
-_LEAST_SHARE = 0.5  # of the estimated number of tokens; an endpoint that counts fewer is not believed
+_LEAST_SHARE = 0.05  # of the estimated number of tokens; an endpoint that counts fewer is not believed
 _GZIP_OR_ZLIB = 47  # for zlib: find out from the header which of the two it is
 #: Parameters that some models refuse, and the parameter that replaces them (None: leave it out).
 _INSTEAD = {"max_tokens": "max_completion_tokens", "temperature": None}

@@ -188,7 +188,7 @@ BAD_CALLS = {
     ),
     "unknown strategy of recall": (
         ["recall", "q", "--space", "x", "--strategy", "v9"],
-        ["'v9'", "known: v1", "v2, sum"],
+        ["'v9'", "known: v1", "v2, fusion-zero, sum"],
     ),
     "no ablation of nothing": (["ablate", "--variants", "[]"], ["variants is empty"]),
     "no telemetry by a typo": (["train", "--trainer.wandb_mode", "ofline"], ["wandb_mode"]),

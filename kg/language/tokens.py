@@ -31,6 +31,7 @@ _SIGN = (
     "[\u231a-\u23ff\u25aa-\u27bf\u2b05-\u2b55\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa\U0001f400-\U0001faff]"
     "|[\U0001f1e6-\U0001f1ff]{2}"
 )
+_ONE_SIGN = re.compile(_SIGN)
 _WORD_OR_SIGN = re.compile(rf"[^\W_]+|{_SIGN}")
 _SIGNS = re.compile(rf"(?:(?:{_SIGN})[\u200d\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]*)+")
 _SIGNED = re.compile(r"[^\W_]+[+#]*")
@@ -119,7 +120,7 @@ def with_named_emoji(text: str) -> str:
 
 
 def _named(signs: re.Match[str]) -> str:
-    names = dict.fromkeys(filter(None, map(_name, re.findall(_SIGN, signs[0]))))
+    names = dict.fromkeys(filter(None, map(_name, _ONE_SIGN.findall(signs[0]))))
     return f" {', '.join(names)} " if names else signs[0]
 
 
