@@ -56,6 +56,7 @@ _HELP = {
     "serve": "keep a memory open for clients of HTTP and MCP",
     "spaces": "list the spaces of a memory",
     "show": "show facts and events of a space, or one of them with its history",
+    "profile": "show what is known about a person, by category",
     "drift": "report how far the graph embeddings in use differ from the present graph",
     "verify": "check the store, and compare both indexes with it, or rebuild them",
     "export": "write all that a memory holds into one file",
@@ -72,7 +73,7 @@ _POSITIONAL = {
     "import": ("file", "File that locigraph export wrote."),
 }
 # Modules of commands whose names Python or another module has.
-_MODULES = {"export": "export_memory", "import": "import_memory"}
+_MODULES = {"export": "export_memory", "import": "import_memory", "profile": "profile_person"}
 
 
 class _OneLineParser(ArgumentParser):

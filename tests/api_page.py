@@ -33,6 +33,7 @@ _PARTS = [
     ("", "", "retrieval/protocols.py", ["Hit", "Timing"]),
     ("", "", "retrieval/packing.py", ["Context"]),
     ("What `Memory.explain` returns", "", "training/explanation.py", ["Explanation", "Influence"]),
+    ("What `Memory.profile` returns", "", "scripts/memory/profile.py", ["Profile", "Statement"]),
     ("What `Memory.state` returns", "", "scripts/memory/recalled.py", ["MemoryState"]),
     ("Owners of spaces", "", "kg/types.py", ["Scope"]),
     ("LangChain", "from locigraph.langchain import MemoryRetriever", "locigraph/langchain.py", ["MemoryRetriever"]),

@@ -117,6 +117,7 @@ class AsyncMemory:
     recall = _awaited(Memory.recall)
     recall_each = _awaited(Memory.recall_each)
     recall_at_once = _awaited(Memory.recall_at_once)
+    profile = _awaited(Memory.profile)
     state = _awaited(Memory.state)
     warm_up = _awaited(Memory.warm_up)
     notes = _awaited(Memory.notes)

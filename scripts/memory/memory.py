@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from locigraph.consolidation.errors import LanguageModelError
 from locigraph.kg.errors import LateTurnError, LocigraphError, outcome, shortened
 from locigraph.kg.language.redaction import redacted_turn
+from locigraph.kg.schema import fact_types
 from locigraph.kg.store import Store
 from locigraph.kg.times import epoch
 from locigraph.kg.types import ANYBODY, Scope, SpaceId, TurnId
@@ -41,6 +42,7 @@ from locigraph.scripts.memory.asked_question import AskedQuestion
 from locigraph.scripts.memory.asked_spaces import AskedSpaces, named_spaces
 from locigraph.scripts.memory.closable_lock import ClosableLock
 from locigraph.scripts.memory.parts import Parts
+from locigraph.scripts.memory.profile import Profile, profile_of
 from locigraph.scripts.memory.recalled import MemoryState, Recalled
 
 if TYPE_CHECKING:
@@ -629,6 +631,41 @@ class Memory:
         }
         said = (*notes, *opening.partial_memory(self._graph, stored))
         return Recalled(asked.shown(hits, asking.time), strategy, found.timing, said, context)
+
+    def profile(
+        self,
+        *,
+        space: str | Sequence[str] | None = None,
+        user: str | None = None,
+        agent: str | None = None,
+        speaker: str | None = None,
+        budget_tokens: int = 1_000,
+    ) -> Profile:
+        """What is known about one person: the facts that hold now and the events, with their days and source turns.
+
+        They are grouped by the categories of ``locigraph classify``; ``str`` makes a text for a prompt of it.
+
+        Args:
+            space: The space, or several.
+            user: All spaces of this user together.
+            agent: All spaces of this agent together.
+            speaker: The person, as named in the turns; None for the one about whom most is known. Only what somebody
+                says in their own words counts as known about them.
+            budget_tokens: Size of the text; what was stated last goes first.
+
+        Raises:
+            UnknownSpaceError: If there is no such space.
+            UnknownScopeError: If no space belongs to that user or agent.
+            LocigraphError: If no space is named, or there is no such speaker.
+        """
+        options.check_positive("budget_tokens", budget_tokens)
+        with self._lock:
+            standings = named_spaces(self._graph, space, Scope(user, agent))
+            nodes = {each: self._graph.nodes(each, types=fact_types()) for each in standings}
+            known = {each: self._parts.known(each, standings[each], held) for each, held in nodes.items()}
+            return profile_of(
+                self._graph, known, nodes, speaker=speaker, budget_tokens=budget_tokens, now=datetime.now(UTC)
+            )
 
     def state(self) -> MemoryState:
         """Whether v2 can answer, and how much is still to be indexed.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from locigraph.kg.errors import InvalidVectorError, LocigraphError, outcome
 from locigraph.kg.store import Store
-from locigraph.kg.types import SpaceId
+from locigraph.kg.types import Node, NodeId, SpaceId
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.hit_filters import forget_compared_texts
 from locigraph.retrieval.protocols import GraphVectors, Retriever
@@ -21,7 +21,7 @@ from locigraph.scripts.assembly.strategies import STRATEGIES, made
 from locigraph.scripts.assembly.strategy_choice import require_adapter
 from locigraph.scripts.memory.asked_question import AskedQuestion
 from locigraph.scripts.memory.asked_spaces import AskedSpaces
-from locigraph.scripts.memory.known_nodes import KnownNodes
+from locigraph.scripts.memory.known_nodes import KnownNode, KnownNodes
 from locigraph.scripts.memory.known_turns import KnownTurns
 
 if TYPE_CHECKING:
@@ -119,6 +119,10 @@ class Parts:
             ((space, standing),) = standings.items()
             only = self._turns.satisfying(space, standing, asking.condition, repr(asking.filter))
         return AskedSpaces(self.graph, standings, self._known, is_joint=not isinstance(asking.space, str), only=only)
+
+    def known(self, space: SpaceId, standing: Standing, nodes: Sequence[Node]) -> Mapping[NodeId, KnownNode]:
+        """What answers show of nodes of a space that stands as given."""
+        return self._known.of(space, standing, [node.id for node in nodes])
 
     def drop(self, spaces: Iterable[SpaceId]) -> None:
         """Discard what is held in memory of spaces from which something is forgotten."""

@@ -161,6 +161,15 @@ class ToExplain(_OfSpace):
     )
 
 
+class OfPerson(_OfScope):
+    """A person, in a space or in all spaces of a user or agent."""
+
+    speaker: str | None = Field(
+        None, description="The person, as named in the turns; null for the one about whom most is known."
+    )
+    budget_tokens: int = Field(1_000, ge=1, le=1_000_000, description="Size of the text in tokens.")
+
+
 class ToForget(_OfScope):
     """Turns to erase permanently, or a whole space, or all spaces of a user or agent."""
 
@@ -227,6 +236,25 @@ class Explained(BaseModel):
 
     turns: list[Explanation]
     notes: list[str]
+
+
+class KnownStatement(BaseModel):
+    """A fact or event: its text, category, day (of an event, or on which a fact was stated last), space and sources."""
+
+    text: str
+    category: str
+    day: str | None
+    space: str
+    turn_ids: list[str]
+
+
+class ProfileAnswer(BaseModel):
+    """What is known about a person, by category; ``left_out`` did not fit. ``text`` is the same for a prompt."""
+
+    speaker: str
+    statements: list[KnownStatement]
+    left_out: int
+    text: str
 
 
 class Forgotten(BaseModel):
@@ -399,6 +427,11 @@ def _explain(memory: Memory, asked: ToExplain, caller: Caller) -> Explained:
     return Explained(turns=memory.explain(**dict(asked)), notes=memory.notes(asked.space))
 
 
+def _profile(memory: Memory, asked: OfPerson, caller: Caller) -> ProfileAnswer:
+    found = memory.profile(**asked.within(memory, caller))
+    return ProfileAnswer.model_validate({**found.as_json(), "text": str(found)})
+
+
 def _forget(memory: Memory, asked: ToForget, caller: Caller) -> Forgotten:
     return Forgotten(erased=memory.forget(**asked.within(memory, caller)))
 
@@ -430,6 +463,10 @@ OPERATIONS: Table[Operation[Any]] = Table(
         Operation(
             "recall", "Find memories that answer a question, in one space or all spaces of a user or agent.",
             Asked, Answer, _recall, _recall_each, _recall_at_once,
+        ),
+        Operation(
+            "profile", "Tell what is known about a person: current facts and events by category, with their sources.",
+            OfPerson, ProfileAnswer, _profile,
         ),
         Operation(
             "explain", "Explain why turns are found: the parts of each score, with the neighbours that add to it.",

@@ -169,6 +169,7 @@ _MEMORY: Mapping[str, Callable[[Any, Place], Any]] = {
     "state": lambda memory, at: memory.state(),
     "warm_up": lambda memory, at: memory.warm_up(),
     "notes": lambda memory, at: memory.notes(at.name),
+    "profile": lambda memory, at: memory.profile(space=at.name),
     "explain": lambda memory, at: memory.explain(_QUESTION, space=at.name, top_k=9),
 }
 

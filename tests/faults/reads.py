@@ -210,12 +210,13 @@ class _Ways:
         return self._own(asked, answer["hits"])
 
     def by_explaining(self, asked: _Asked) -> int:
-        """With the MCP tools that explain hits and list the times of turns."""
+        """With the MCP tools that explain hits, tell what is known about somebody, and list the times of turns."""
         name = self._place.names[asked.tenant]
         found = self._called(asked, "explain", {"space": name, "question": asked.question, "top_k": 4})["turns"]
-        said = json.dumps(found, ensure_ascii=False)
+        known = self._called(asked, "profile", {"space": name, "budget_tokens": 100_000})
+        said = json.dumps([found, known], ensure_ascii=False)
         assert not self._place.foreign(asked.tenant, said), self._place.foreign(asked.tenant, said)
-        return len(found) + len(self._called(asked, "times", {"space": name})["times"])
+        return len(found) + len(known["statements"]) + len(self._called(asked, "times", {"space": name})["times"])
 
     def by_another(self, asked: _Asked) -> int:
         """With the key of another tenant, which is refused."""

@@ -217,7 +217,7 @@ def test_a_key_is_needed_and_opens_only_its_own_spaces(guarded: httpx.Client) ->
     for operation, asked in {
         "add": TURN, "add_many": {"turns": [TURN | {"space": "bo"}, TURN]},
         "recall": {"space": "ana", "question": "bike"}, "explain": {"space": "ana", "question": "bike"},
-        "forget": {"space": "ana", "whole_space": True},
+        "profile": {"space": "ana"}, "forget": {"space": "ana", "whole_space": True},
     }.items():  # fmt: skip
         answer = guarded.post(f"/v1/{operation}", json=asked, headers=BO)
         assert refusal(answer) == (403, "key 'bo' may not use space 'ana'; its spaces: bo")

@@ -62,6 +62,7 @@ async def every_tool(client: Client) -> None:
     assert {name for name, found in hints.items() if found and found.destructive_hint} == {"forget"}
     assert {name for name, found in hints.items() if found and found.read_only_hint} == {
         "recall",
+        "profile",
         "explain",
         "spaces",
         "times",

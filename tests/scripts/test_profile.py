@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locigraph.kg.errors import LocigraphError
+from locigraph.retrieval.packing import count_tokens
+from locigraph.scripts import cli
+from locigraph.scripts.memory import Memory, Profile
+from locigraph.scripts.serving.keys import Caller
+from locigraph.scripts.serving.operations import OPERATIONS
+
+SAID = [
+    ("ana", "Ana", "I live in Rome with my two cats.", "2024-01-01", "a1"),
+    ("ana", "Ana", "I sold my old canoe yesterday.", "2024-02-02", "a2"),
+    ("ana", "Ben", "I paint old wooden boats.", "2024-02-03", "b1"),
+    ("ana", "Ana", "I moved to Oslo with my two cats.", "2024-03-01", "a3"),
+    ("work", "Ana", "I teach chemistry at a night school.", "2024-04-01", "w1"),
+]
+
+
+def remembered(place: Path) -> Memory:
+    memory = Memory.open(place / "memory.sqlite", checkpoint=None)
+    for space, speaker, text, at, turn in SAID:
+        memory.add(space=space, session="s", speaker=speaker, text=text, spoken_at=at, turn_id=turn, user="u")
+    return memory
+
+
+def told(profile: Profile) -> list[tuple[str, str, date | None, tuple[str, ...]]]:
+    return [(each.category, each.text, each.day, each.turn_ids) for each in profile]
+
+
+def test_a_profile_holds_what_holds_now_by_category_the_newest_first(place: Path) -> None:
+    with remembered(place) as memory:
+        profile = memory.profile(space="ana", speaker="Ana")
+        assert told(profile) == [
+            ("facts", "Ana moved to Oslo with Ana's two cats.", date(2024, 3, 1), ("a3",)),
+            ("events", "Ana sold Ana's old canoe yesterday. (1 February 2024)", date(2024, 2, 1), ("a2",)),
+        ]
+        assert str(profile).splitlines() == [
+            "Ana",
+            "facts",
+            "- Ana moved to Oslo with Ana's two cats. (2024-03-01, a3)",
+            "events",
+            "- Ana sold Ana's old canoe yesterday. (1 February 2024) (2024-02-01, a2)",
+        ]
+        (other,) = memory.profile(space="ana", speaker="Ben")
+        assert other.text == "Ben paints old wooden boats."
+
+
+def test_of_several_spaces_it_is_one_and_of_nobody_in_particular_that_of_whom_most_is_known(
+    place: Path,
+) -> None:
+    with remembered(place) as memory:
+        profile = memory.profile(user="u")
+        assert profile.speaker == "Ana"
+        assert [(each.space, each.turn_ids) for each in profile] == [
+            ("work", ("w1",)), ("ana", ("a3",)), ("ana", ("a2",)),
+        ]  # fmt: skip
+
+
+def test_what_is_forgotten_or_expired_is_in_no_profile_and_what_it_had_replaced_is_again(
+    place: Path,
+) -> None:
+    with remembered(place) as memory:
+        memory.forget(space="ana", turn_ids=["a3", "a2"])
+        memory.add(space="ana", session="s", speaker="Ana", text="My door code is 7719.", expires_at="2024-01-01")
+        assert [each.text for each in memory.profile(space="ana", speaker="Ana")] == [
+            "Ana lives in Rome with Ana's two cats."
+        ]
+
+
+def test_a_profile_keeps_to_its_budget_and_says_how_much_did_not_fit(place: Path) -> None:
+    with remembered(place) as memory:
+        whole = memory.profile(user="u")
+        for budget in range(1, count_tokens(str(whole)) + 10):
+            part = memory.profile(user="u", budget_tokens=budget)
+            assert count_tokens(str(part)) <= max(budget, count_tokens("Ana"))
+            assert len(part) + part.left_out == len(whole)
+        assert part.left_out == 0
+
+
+def test_who_never_speaks_has_no_profile_and_an_empty_space_has_an_empty_one(place: Path) -> None:
+    with remembered(place) as memory:
+        with pytest.raises(LocigraphError, match="no speaker 'Anna' in these spaces; nearest is 'Ana'"):
+            memory.profile(space="ana", speaker="Anna")
+        with pytest.raises(LocigraphError, match="budget_tokens is 0"):
+            memory.profile(space="ana", budget_tokens=0)
+        memory.add(space="empty", session="s", speaker="Cleo", text="Oh?")
+        assert told(memory.profile(space="empty")) == []
+
+
+def test_clients_and_the_command_line_get_the_same_profile(
+    place: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with remembered(place) as memory:
+        expected = memory.profile(user="u")
+        operation = OPERATIONS["profile"]
+        answer: Any = operation.perform(memory, operation.request(user="u"), Caller("c", ("*",)))
+        assert (answer.text, answer.speaker, answer.left_out) == (str(expected), "Ana", 0)
+        assert answer.model_dump(exclude={"text"}) == expected.as_json()
+        allowed: Any = operation.perform(memory, operation.request(user="u"), Caller("c", ("work",)))
+        assert {each.space for each in allowed.statements} == {"work"}
+    cli.main(["profile", "--user", "u", "--store", str(place / "memory.sqlite")])
+    assert capsys.readouterr().out.strip() == str(expected)
+    cli.main(["profile", "--user", "u", "--budget_tokens", "5", "--store", str(place / "memory.sqlite")])
+    assert "3 more did not fit; a larger --budget_tokens shows them" in capsys.readouterr().out
