@@ -25,7 +25,7 @@ from locigraph.consolidation.errors import ConsolidationError, LanguageModelErro
 from locigraph.consolidation.ledger import Ledger, Origin, Prices, Purpose, tokens_of
 from locigraph.consolidation.replies import Schema, read_reply, without_bounds
 from locigraph.kg.counts import Spent
-from locigraph.kg.errors import abridged
+from locigraph.kg.errors import abridged, shortened
 from locigraph.kg.language.tokens import printable_line
 
 Message = ChatCompletionMessageParam
@@ -43,7 +43,7 @@ _LONGEST_FAULT = 500  # characters of what is wrong with a reply; the rest may b
 _LONGEST_REPLY = 2_000  # tokens assumed for the longest reply if max_tokens is not set
 _LARGEST_ANSWER = 8_000_000  # bytes of an answer; a reply of 100,000 tokens with its probabilities is shorter
 _LEAST_SHARE = 0.05  # of the estimated number of tokens; an endpoint that counts fewer is not believed
-_GZIP_OR_ZLIB = 47  # for zlib: find out from the header which of the two it is
+_GZIP = 31  # for zlib: the format with a header of gzip
 #: Parameters that some models refuse, and the parameter that replaces them (None: leave it out).
 _INSTEAD = {"max_tokens": "max_completion_tokens", "temperature": None}
 _ABOUT_FORMS = re.compile(r"response_format|json_schema|json_object|schema|grammar", re.IGNORECASE)
@@ -126,24 +126,29 @@ class _CarefulHttpClient(DefaultHttpxClient):
     """An HTTP client for an endpoint that may be broken or hostile.
 
     The timeout of a request applies to its whole answer, also to that of an error (usually it is for each piece); the
-    size of an answer is limited, before and after decompression; and a redirection to another origin is refused, since
-    it would send the conversation there. The answer is read here, where the OpenAI client turns exceptions of its HTTP
+    size of an answer is limited, before and after decompression; and no redirection is followed, since it could send
+    the conversation to another server. The answer is read here, where the OpenAI client turns exceptions of its HTTP
     library into its own.
     """
 
     def __init__(self) -> None:
-        super().__init__(headers={"Accept-Encoding": "identity"}, event_hooks={"response": [_refuse_other_origin]})
+        super().__init__(headers={"Accept-Encoding": "identity"}, follow_redirects=False)
 
     def send(self, request: Any, **options: Any) -> Any:
         """The answer, read completely.
 
         Raises:
             APITimeoutError: If that takes longer than the request's timeout.
-            OpenAIError: If it is too large, compressed in a way that was not asked for, or redirected elsewhere.
+            OpenAIError: If it is too large, compressed in a way that was not asked for, or a redirection.
         """
         end = time.monotonic() + request.extensions["timeout"]["read"]
-        response = super().send(request, **{**options, "stream": True})
+        response = super().send(request, **{**options, "stream": True, "follow_redirects": False})
         try:
+            if response.has_redirect_location:
+                raise _UnusableAnswerError(
+                    f"it redirects to {shortened(response.headers['location'])}, and the conversation is not sent "
+                    "there; if you trust that server, give its address instead"
+                )
             pieces, size = [], 0
             for piece in _decompressed(response):
                 pieces.append(piece)
@@ -163,27 +168,15 @@ class _CarefulHttpClient(DefaultHttpxClient):
             self.close()
 
 
-def _refuse_other_origin(response: Any) -> None:
-    if not response.has_redirect_location:
-        return
-    asked, answered = response.request.url, response.request.url.join(response.headers["location"])
-    if (asked.scheme, asked.host, asked.port) != (answered.scheme, answered.host, answered.port):
-        origin = f"{answered.scheme}://{answered.netloc.decode(errors='replace')}"
-        raise _UnusableAnswerError(
-            f"it redirects to another server, {origin[:_SHOWN]}, and the conversation is not sent there; "
-            "if you trust that server, give its address instead"
-        )
-
-
 def _decompressed(response: Any) -> Iterator[bytes]:
     """The pieces of an answer; each is small, however much it was compressed."""
-    encoding = response.headers.get("content-encoding", "identity").strip().lower()
-    if encoding == "identity":
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    if encoding in ("", "identity"):
         yield from response.iter_raw()
         return
-    if encoding not in ("gzip", "deflate"):
-        raise _UnusableAnswerError(f"its answer is compressed ({encoding[:40]}), which it was asked not to do")
-    decoder = zlib.decompressobj(_GZIP_OR_ZLIB)
+    if encoding not in ("gzip", "x-gzip"):
+        raise _UnusableAnswerError(f"its answer is compressed ({shortened(encoding)}), which it was asked not to do")
+    decoder = zlib.decompressobj(_GZIP)
     try:
         for piece in response.iter_raw():
             yield decoder.decompress(piece, _LARGEST_ANSWER + 1)

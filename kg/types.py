@@ -194,6 +194,21 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
+class Replacement:
+    """What has replaced a node, or most of what a turn says.
+
+    Attributes:
+        said: The turn that says what holds instead.
+        at: When it was learnt.
+        nodes: The new fact, and the node of its turn.
+    """
+
+    said: Said
+    at: datetime
+    nodes: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Relation:
     """A directed, labelled edge between two nodes of one space."""
 

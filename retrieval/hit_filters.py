@@ -131,9 +131,14 @@ class FilteredRetriever(WrappingRetriever):
         return folded(dated, voices, likeness=self._fold)
 
     def _admits(self, hit: Hit, said: Sequence[Said]) -> bool:
-        if self._now is not None and any(each.expires_at is not None and each.expires_at <= self._now for each in said):
+        if any(not is_kept(each, self._now) for each in said):
             return False
         return self._condition is None or (bool(said) and all(self._condition(each, hit.type) for each in said))
+
+
+def is_kept(said: Said, now: datetime | None) -> bool:
+    """Whether a turn has not expired at a time (None: nothing expires)."""
+    return now is None or said.expires_at is None or said.expires_at > now
 
 
 def folded(hits: Sequence[Hit], voices: Sequence[object], *, likeness: float = DEFAULT_FOLD) -> list[Hit]:

@@ -47,8 +47,8 @@ class Hit:
         elsewhere: Like ``same``, for hits in other spaces, by space.
         spoken_at: When the last of its words were spoken; None if that is not known. Strategies leave it empty.
         again: When the turns of ``same`` and ``elsewhere`` were spoken, as far as that is known.
-        until: The day on which something replaced it, for a turn on which something replaced a fact that was taken from
-            it; None while it holds. Strategies leave it empty.
+        until: The day on which something replaced it, for a turn most of what it says; None while it holds, and if that
+            day is not known. Strategies leave it empty.
         superseded_by: The turns that say what has replaced it. Strategies leave it empty.
     """
 

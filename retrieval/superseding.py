@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Protocol
 
-from locigraph.kg.types import NodeId, Said, SpaceId
+from locigraph.kg.types import NodeId, Replacement, Said, SpaceId
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, MOST_FOUND, Hit, Result, Retriever
 from locigraph.retrieval.wrapping import WrappingRetriever
 
@@ -18,28 +18,21 @@ class Replaceable(Protocol):
     """What is known of a node beside its text."""
 
     @property
-    def said(self) -> Sequence[Said]:
-        """The turns whose words it contains."""
-
-    @property
-    def replaced_by(self) -> Sequence[Said]:
-        """The turns that later replaced what it says, or some of it."""
-
-    @property
-    def replaced_at(self) -> datetime | None:
-        """When that was learnt; None if nothing has replaced it."""
+    def replaced(self) -> Sequence[Replacement]:
+        """What has replaced it, in the order in which that was learnt."""
 
 
 class SupersedingRetriever(WrappingRetriever):
     """A strategy whose hits say what has replaced them, and come after it.
 
-    The replacement takes the place of what it has replaced, which moves one place down; no hit is left out. Twice as
-    many hits are looked at as are asked for, so that a replacement that was found later moves up, too.
+    The replacement, if it is found as well, takes the place of what it has replaced, which moves one place down. Twice
+    as many hits are looked at as are asked for, so that a replacement that was found later moves up, too.
 
     Args:
         retriever: The strategy.
         known: Reads what is known of nodes; a deleted node is left out.
         current_first: Whether what was replaced comes after what has replaced it; otherwise it keeps its rank.
+        admits: Whether a turn may be shown, since it has not expired and satisfies the conditions of the search.
     """
 
     def __init__(
@@ -48,10 +41,12 @@ class SupersedingRetriever(WrappingRetriever):
         known: Callable[[SpaceId, Sequence[NodeId]], Mapping[NodeId, Replaceable]],
         *,
         current_first: bool = True,
+        admits: Callable[[Said], bool] = lambda said: True,
     ) -> None:
         super().__init__(retriever)
         self._known = known
         self._current_first = current_first
+        self._admits = admits
 
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
@@ -60,62 +55,57 @@ class SupersedingRetriever(WrappingRetriever):
         wanted = max(top_k, min(_FURTHER * top_k, MOST_FOUND)) if self._current_first else top_k
         found = self._retriever.retrieve(query, space, as_of=as_of, top_k=wanted)
         known = self._known(space, [hit.node_id for hit in found.hits])
-        replaced = {node: each for node, each in known.items() if is_replaced(each, as_of)}
-        hits = current_first(found.hits, known, replaced) if self._current_first and replaced else found.hits
-        marked = (_marked(hit, replaced[hit.node_id]) if hit.node_id in replaced else hit for hit in hits[:top_k])
+        replaced = {
+            node: holding
+            for node, each in known.items()
+            if (holding := [r for r in each.replaced if (as_of is None or r.at <= as_of) and self._admits(r.said)])
+        }
+        hits = current_first(found.hits, replaced) if self._current_first and replaced else found.hits
+        marked = (_marked(hit, replaced.get(hit.node_id, ())) for hit in hits[:top_k])
         return Result(tuple(marked), found.timing)
 
 
-def is_replaced(node: Replaceable, as_of: datetime | None) -> bool:
-    """Whether something had replaced what a node says, as far as was known at a time (None: now)."""
-    return node.replaced_at is not None and (as_of is None or node.replaced_at <= as_of)
+def _marked(hit: Hit, by: Sequence[Replacement]) -> Hit:
+    if not by:
+        return hit
+    first = by[0]
+    # When something is learnt from a turn without a time counts as 1970.
+    until = None if first.said.spoken_at is None else first.at.date()
+    return replace(hit, until=until, superseded_by=tuple(dict.fromkeys(each.said.turn_id for each in by)))
 
 
-def _marked(hit: Hit, node: Replaceable) -> Hit:
-    until = None if node.replaced_at is None else node.replaced_at.date()
-    return replace(hit, until=until, superseded_by=tuple(said.turn_id for said in node.replaced_by))
+def current_first(hits: Sequence[Hit], replaced: Mapping[NodeId, Sequence[Replacement]]) -> list[Hit]:
+    """Hits in their order, but each that was replaced right after the last hit that has replaced it, if there is one.
 
-
-def current_first(
-    hits: Sequence[Hit], known: Mapping[NodeId, Replaceable], replaced: Mapping[NodeId, Replaceable]
-) -> list[Hit]:
-    """Hits in their order, but each that was replaced after the best hit that has replaced it.
-
-    Of several, a hit of its own type is preferred. A hit that moves takes the score of the place that it takes.
+    Of a new fact and the turn that says it, the one of the same type is preferred. A hit that moves takes the score of
+    the place that it takes.
 
     Args:
         hits: Hits, best first.
-        known: What is known of their nodes.
-        replaced: Those of these that were replaced.
+        replaced: What has replaced their nodes, oldest first; nodes that hold are left out.
     """
-    ranked = [*hits]
-    moved = set[NodeId]()  # each moves at most once, since turns may replace parts of each other
-    place = 0
-    while place < len(ranked):
-        node = replaced.get(ranked[place].node_id)
-        newer = None if node is None else _replacement(ranked, place, node, known, moved)
-        if newer is None:
-            place += 1
-        else:  # looked at next, since it may have been replaced, too
-            moved.add(ranked[newer].node_id)
-            ranked.insert(place, ranked.pop(newer))
-    return [hit if hit is first else replace(hit, score=first.score) for hit, first in zip(ranked, hits, strict=True)]
+    hit_of = {hit.node_id: hit for hit in hits}
+    ranked: dict[NodeId, Hit] = {}
+    for hit in hits:
+        chain: dict[NodeId, Hit] = {}
+        newer: Hit | None = hit
+        # Turns may replace parts of each other, so a chain may come back to where it began.
+        while newer is not None and newer.node_id not in ranked and newer.node_id not in chain:
+            chain[newer.node_id] = newer
+            newer = _replacement(newer, replaced, hit_of)
+        ranked.update(reversed(chain.items()))
+    return [
+        hit if hit is first else replace(hit, score=first.score)
+        for hit, first in zip(ranked.values(), hits, strict=True)
+    ]
 
 
 def _replacement(
-    ranked: Sequence[Hit],
-    place: int,
-    node: Replaceable,
-    known: Mapping[NodeId, Replaceable],
-    moved: Collection[NodeId],
-) -> int | None:
-    """The place of the best later hit that says what replaced a node, and has not moved; None if there is none."""
-    places = [
-        later
-        for later in range(place + 1, len(ranked))
-        if ranked[later].node_id not in moved
-        and (other := known.get(ranked[later].node_id)) is not None
-        and any(said in node.replaced_by for said in other.said)
-        and not any(said in other.said for said in node.said)
-    ]
-    return min(places, key=lambda later: (ranked[later].type != ranked[place].type, later), default=None)
+    hit: Hit, replaced: Mapping[NodeId, Sequence[Replacement]], hit_of: Mapping[NodeId, Hit]
+) -> Hit | None:
+    """The hit that has replaced another one last; None if it is not among the hits."""
+    for by in reversed(replaced.get(hit.node_id, ())):
+        found = [hit_of[node] for node in by.nodes if node in hit_of]
+        if found:
+            return next((each for each in found if each.type == hit.type), found[0])
+    return None

@@ -71,7 +71,11 @@ class RuleExtractor:
         operations: list[Operation] = []
         # Facts of different speakers stay separate: each can be forgotten alone, and none supersedes the other's.
         own = [node for node in context.nodes if node.attributes.get("speaker", turn.speaker) == turn.speaker]
-        replaceable = [node for node in context.shown if node.attributes.get("speaker", turn.speaker) == turn.speaker]
+        replaceable = {
+            node.id: node
+            for node in context.shown
+            if node.superseded_at is None and node.attributes.get("speaker", turn.speaker) == turn.speaker
+        }
         # A superseded fact that is said again is true again, and a new fact.
         known = {_statement(node.description): node for node in own if node.superseded_at is None}
         updated = set()
@@ -88,10 +92,10 @@ class RuleExtractor:
             attributes = {"speaker": turn.speaker} | ({} if slot is None else {"slot": slot.name, "value": slot.value})
             node_type = "event_node" if is_event else "knowledge_node"
             operations.append(AddNode(ref, node_type, draft, (turn.turn_id,), attributes=attributes))
-            replaced = [] if slot is None else [node.id for node in replaceable if slot.replaces(node.attributes)]
+            replaced = [] if slot is None else [id_ for id_, n in replaceable.items() if slot.replaces(n.attributes)]
             if not replaced and (values := corrected_value(own_words)) is not None:
-                replaced = _corrected([*context.latest, *context.nodes], values, replaceable)
-            operations += [SupersedeNode(node, ref) for node in replaced]
+                replaced = _corrected(replaceable, values, turn.speaker)
+            operations += [SupersedeNode(replaceable.pop(node).id, ref) for node in replaced]
         return Blueprint(tuple(operations), reading.mentions, reading.topics)
 
     def write(self, turn: Turn, plan: Blueprint, context: Context) -> Mapping[str, Wording]:
@@ -126,14 +130,19 @@ def short_label(text: str) -> str:
     return " ".join(kept[:6])[:100] or text[:60]
 
 
-def _corrected(nodes: Sequence[ContextNode], values: tuple[str, str], own: Sequence[ContextNode]) -> list[NodeId]:
-    """The first of some nodes that is the speaker's own and has the old value of a correction, not the new one."""
+def _corrected(nodes: Mapping[NodeId, ContextNode], values: tuple[str, str], speaker: str) -> list[NodeId]:
+    """The only one of some nodes that has the old value of a correction and not the new one; nothing if several have.
+
+    The name of the speaker, which all facts have, is no value.
+    """
     new, old = (f" {' '.join(words(value))} " for value in values)
-    for node in nodes:
-        said = f" {' '.join(words(undated(node.description)))} "
-        if node in own and node.superseded_at is None and old in said and new not in said:
-            return [node.id]
-    return []
+    found = []
+    for id_, node in nodes.items():
+        text = undated(node.description).replace(speaker, "")
+        said = f" {' '.join(words(text))} "
+        if old in said and new not in said:
+            found.append(id_)
+    return found if len(found) == 1 else []
 
 
 class _Reading(NamedTuple):
@@ -163,8 +172,8 @@ def _memorable(turn: Turn) -> list[tuple[str, str, bool]]:
             continue
         is_told = _OF_SPEAKER.search(sentence) or (not is_long and _OF_PAST.search(sentence))
         slot = stated_slot(own_words, turn.speaker)
-        is_news = slot is not None or corrected_value(own_words) is not None
-        if is_news or (is_told and len(terms(sentence)) >= _MIN_TERMS):
+        is_news = not is_long and (slot is not None or corrected_value(own_words) is not None)
+        if is_news or (is_told and slot is not None) or (is_told and len(terms(sentence)) >= _MIN_TERMS):
             draft = in_third_person(sentence, turn.speaker, own_words)[:1_500]
             memorable.append((own_words, draft, bool(resolve_times(sentence, day))))
         if len(memorable) == _MAX_MEMORABLE:

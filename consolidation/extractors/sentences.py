@@ -45,18 +45,20 @@ _HAD = re.compile(
 )
 # Verbs that often follow "I" in the present tense. Those whose past is the same, such as "read", are left out.
 _PRESENT_VERBS = words(
-    "act adore agree aim appreciate ask attend avoid bake battle believe belong bike blame bring build buy call "
-    "care carry catch charge check choose clean climb coach collect come commute consider cook count crave cycle "
-    "dance deal decide deserve design dislike doubt draw dread dream drink drive earn eat end enjoy enter expect "
-    "explain face fall fear feel fight figure find fly focus follow forget garden get give go grow guess handle "
-    "hang hate hear help hold hope imagine join jog journal keep know lead lean learn leave like listen live look "
-    "lose love make manage mean meditate meet mentor mind miss move need notice offer order organise organize owe "
-    "own paint pay perform pick plan play practice practise prefer promise prune push raise reckon recommend "
-    "record regret relate rely remember rent ride ring run save see seem sell send serve share shop show sing sit "
-    "sleep speak spend stand start stay stick stop struggle study suffer suggest support suppose swear swim take "
-    "talk teach tell tend thank think travel treasure treat trust try turn understand use value visit volunteer "
-    "wait wake walk want wash watch wear wish wonder work worry write"
+    "act adore agree aim appreciate ask attend avoid bake battle become begin believe belong bike blame break "
+    "bring build buy call care carry catch charge check choose clean climb coach collect come commute consider "
+    "cook count crave cycle dance deal decide deserve design dislike doubt draw dread dream drink drive earn eat "
+    "end enjoy enter exercise expect explain face fall fear feel fight figure find fix fly focus follow forget "
+    "garden get give go grow guess handle hang hate hear help hold hope imagine jog join journal keep know lead "
+    "lean learn leave like listen live look lose love make manage mean meditate meet mentor mind miss move need "
+    "notice offer order organise organize owe own paint pass pay perform pick plan play practice practise prefer "
+    "promise prune push raise reckon recommend record regret relate rely remember rent ride ring run save say see "
+    "seem sell send serve share shop show sing sit sleep speak spend stand start stay stick stop struggle study "
+    "suffer suggest support suppose swear swim take talk teach tell tend thank think travel treasure treat trust "
+    "try turn understand use value visit volunteer wait wake walk want wash watch wear wish wonder work worry "
+    "write"
 )
+_IRREGULAR = {"have": "has", "am": "is"}
 _ADVERBS = words(
     "absolutely actually also always almost certainly constantly currently definitely even especially fully "
     "generally genuinely hardly honestly just kinda mainly mostly never normally now often only particularly "
@@ -65,11 +67,16 @@ _ADVERBS = words(
 )
 _PRESENT = re.compile(
     rf"(?P<adverbs>(?:,? (?:{'|'.join(_ADVERBS)}),?){{0,3}} )"
-    rf"(?P<verb>do(?: not|n['’]t)?|{'|'.join(_PRESENT_VERBS)})\b(?!['’])"
+    rf"(?P<verb>do(?: not|n['’]t)?|have|am|{'|'.join(_PRESENT_VERBS)})\b(?!['’]| not\b)"
 )
+# Words before "I" after which the verb stays as it is.
 _BEFORE_BASE_FORM = re.compile(
-    r"\b(?:do|does|did|can|could|shall|should|will|would|may|might|must|let) $", re.IGNORECASE
+    r"\b(?:do|does|did|can|could|shall|should|will|would|may|might|must|let|had|have|has)(?:n['’]t)? $"
+    r"|\b(?:suggest|recommend|insist|demand|propos|request)(?:s|ed|ing|es)?(?: that)? $",
+    re.IGNORECASE,
 )
+_JOINED = re.compile(r"\b(?:and|or|nor) $", re.IGNORECASE)
+_LOOK_BACK = 20  # characters, more than any of these words have
 
 
 def sentences(text: str) -> list[str]:
@@ -109,13 +116,14 @@ def in_third_person(sentence: str, speaker: str, own_words: str | None = None) -
             else there; None if nothing is quoted.
     """
     own = sentence if own_words is None else own_words
-    pieces, end = [], 0
+    pieces, end, is_first = [], 0, True
     for match in _REPLACED_WORDS.finditer(own):
         word = match[0].lower().replace("’", "'")
         ending = " had" if word == "i'd" and _HAD.match(own, match.end()) else _ENDINGS[word]
         pieces += [sentence[end : match.start()], speaker, ending]
         end = match.end()
-        verb = _PRESENT.match(own, end) if word == "i" and not _BEFORE_BASE_FORM.search(own, 0, match.start()) else None
+        verb = _PRESENT.match(own, end) if word == "i" and not _is_base_form(own, match.start(), is_first) else None
+        is_first &= not word.startswith("i")
         if verb is not None:
             pieces += [verb["adverbs"], _third_person(verb["verb"])]
             end = verb.end()
@@ -123,8 +131,19 @@ def in_third_person(sentence: str, speaker: str, own_words: str | None = None) -
     return result if {*words(speaker)} <= {*words(result)} else f"{speaker}: {result}"
 
 
+def _is_base_form(text: str, place: int, is_first: bool) -> bool:
+    """Whether the verb after an "I" does not agree with it alone, since the "I" comes after an auxiliary or a pair.
+
+    After "and", the first "I" of a sentence belongs to a pair ("my wife and I"); a later one begins a clause.
+    """
+    start = max(0, place - _LOOK_BACK)
+    return bool(_BEFORE_BASE_FORM.search(text, start, place) or (is_first and _JOINED.search(text, start, place)))
+
+
 def _third_person(verb: str) -> str:
     """The form of a verb, or of "do", "do not" and "don't", after "he"."""
+    if verb in _IRREGULAR:
+        return _IRREGULAR[verb]
     if verb.startswith("do") and verb[2:] in ("", " not", "n't", "n’t"):
         return f"does{verb[2:]}"
     if verb.endswith("y") and verb[-2] not in "aeiou":

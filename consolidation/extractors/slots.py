@@ -42,27 +42,39 @@ _SLOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
 _NUMBER_OR_NAME = r"(?:\d[\w.,:/%-]{0,30}|[A-Z]\w{1,30})(?!\w)"
 _A_VALUE = rf"(?<!\w)(?:[€$£] ?)?{_NUMBER_OR_NAME}(?: (?:{_NUMBER_OR_NAME}|of|euros?|dollars?|pounds?|[ap]\.?m)){{0,5}}"
 _VALUE = rf"(?P<value>{_A_VALUE})"
-_NOUN = r"(?!(?:is|are|was|were|has|have|been|will|just)\b)[a-z][\w-]{0,30}"
-_THING = rf"(?:(?:new|current|latest) )?(?P<what>(?:{_NOUN} )?{_NOUN})"
+_NOUN = rf"(?!(?:is|are|was|were|has|have|been|will|{_ADVERB[3:-1]})\b)[a-z][\w-]{{0,30}}"
+_THING = rf"(?:(?P<fresh>new|current|latest) )?(?P<what>(?:{_NOUN} )?{_NOUN})"
 _SOME = rf"(?:{_ADVERB} )*"
-_IS = "is|are|will be|costs?|starts?|begins?|ends?|opens?|closes?|leaves?|departs?|arrives?|lands?|meets?|takes place"
-_IS += (
-    "|(?:(?:has|have|was|were|is) )?(?:been )?(?:moved|changed|raised|lowered|postponed|brought forward)|went up|rose"
-)
-_ATTRIBUTES: tuple[tuple[str, re.Pattern[str]], ...] = (
-    (
-        "value",
-        re.compile(
-            rf"\b(?P<owner>[Tt]he|[Mm]y|[Oo]ur|[A-Z]\w{{1,30}}['’]s) {_THING} {_SOME}(?:{_IS})(?: {_ADVERB})*"
-            rf"(?: (?:down|up))?(?: (?:on|at|to|with|by|from|called))?(?: the)? {_VALUE}"
-        ),
+_MOVED = r"(?:(?:has|have|was|were|is) )?(?:been )?(?:moved|changed|postponed|brought forward)"
+#: Verbs by what they tell of a thing.
+_VERBS = {
+    "is": "is|are|will be",
+    "amount": "costs?|went up|rose|(?:(?:has|have|was|were|is) )?(?:been )?(?:raised|lowered)",
+    "start": f"starts?|begins?|opens?|leaves?|departs?|meets?|takes place|{_MOVED}",
+    "end": "ends?|closes?",
+    "arrival": "arrives?|lands?",
+}
+_OWNER = r"\b(?P<owner>[Tt]he|[Mm]y|[Oo]ur|[A-Z]\w{1,30}['’]s)"
+_ATTRIBUTES = (
+    *(
+        (
+            name,
+            re.compile(
+                rf"{_OWNER} {_THING} {_SOME}(?P<verb>{verbs})(?: {_ADVERB})*(?: (?:down|up))?"
+                rf"(?: from (?:the )?{_A_VALUE}(?= to ))?(?: (?P<how>on|at|to|with|from|called))?(?: the)? {_VALUE}"
+            ),
+        )
+        for name, verbs in _VERBS.items()
     ),
-    ("value", re.compile(rf"\b(?P<value>[A-Z]\w{{1,30}}) {_SOME}(?:has|keeps|holds) {_SOME}(?:the|my|our) {_THING}\b")),
-    ("value", re.compile(rf"\b(?:gave|given|handed) (?:the|my|our) {_THING} to (?P<value>[A-Z]\w{{1,30}})")),
+    (
+        "holder",
+        re.compile(rf"\b(?P<value>[A-Z]\w{{1,30}}) {_SOME}(?:has|keeps|holds) {_SOME}(?:the|my|our) {_THING}\b"),
+    ),
+    ("given", re.compile(rf"\b(?:gave|given|handed) (?:the|my|our) {_THING} to (?P<value>[A-Z]\w{{1,30}})")),
     (
         "employer",
         re.compile(
-            rf"{_I_AM} (?:(?:work|working)(?: now)? (?:at|for)|join(?:ed)?|start(?:ed)?(?: (?:a|my) new job)? at)"
+            rf"{_I_AM} (?:(?:work|working)(?: now)? (?:at|for)|start(?:ed)? (?P<fresh>a new|my new) job at)"
             rf" (?:the )?(?P<value>[A-Z]\w{{1,30}}(?: [A-Z]\w{{1,30}}){{0,5}})"
         ),
     ),
@@ -72,15 +84,23 @@ _NO_THING = words(
     "name thing one point time day problem question answer best worst first last next other same idea truth"
 )
 _NO_VALUE = STOP_WORDS.union(words("everyone nobody somebody someone everybody"))
-# Words that say that something is not as it was before.
+_TIME = re.compile(
+    r"\d{1,2}(?::\d\d)?(?: ?[ap]\.?m)?$|\d+(?:st|nd|rd|th)\b"
+    rf"|(?:[\w:.]+ )*(?:{'|'.join([*MONTHS, *WEEKDAYS])})\b",
+    re.IGNORECASE,
+)
+# Words in the clause of a statement that say that something is not as it was before.
 _CHANGED = re.compile(
     r"\b(?:now|nowadays|these days|from now on|as of|no longer|instead|in the end|after all|actually|changed|moved"
-    r"|switched|swapped|postponed|brought forward|raised|lowered|went up|rose|new|gave|given|handed|join(?:ed)?|started"
-    r"|not (?:on |at )?(?:the )?(?:\d|[A-Z]))"
+    r"|switched|swapped|postponed|brought forward|raised|lowered|went up|rose)\b",
+    re.IGNORECASE,
 )
+_UNLIKE = re.compile(r"\bnot (?:on |at )?(?:the )?(?:\d|[A-Z])")
 _CORRECTED = re.compile(
-    rf"(?P<value>{_A_VALUE})(?: now)?(?:,? (?:and )?not|,? instead of|,? rather than)"
-    rf"(?: (?:on|at|in))?(?: the)? (?P<before>{_A_VALUE})"
+    rf"(?P<value>{_A_VALUE})(?: now)?,? (?:and )?not(?: (?:on|at|in))?(?: the)? (?P<before>{_A_VALUE})"
+)
+_CORRECTS = re.compile(
+    r"\b(?:it['’]?s|it is|it will be|that['’]s|actually|sorry|correction|i meant|i mean)\b", re.IGNORECASE
 )
 # Capitalised words after "in" and "moved to" that are no place: times, departments and software.
 _NO_PLACE = frozenset(
@@ -174,23 +194,45 @@ def _stated_attribute(sentence: str, speaker: str) -> Slot | None:
         for match in pattern.finditer(sentence):
             groups = match.groupdict()
             value = groups["value"].strip(" .,:").lower()
-            thing = groups.get("what", "").lower().split()
-            before = sentence[: match.start()]
-            if _DENIED.search(f"{_last(_CLAUSE, before)} {match[0]}") or _is_reported(before, sentence[match.end() :]):
+            thing = (groups.get("what") or "").lower().split()
+            before, after = sentence[: match.start()], sentence[match.end() :]
+            if _DENIED.search(f"{_last(_CLAUSE, before)} {match[0]}") or _is_reported(before, after):
                 continue
             if value in _NO_VALUE or (thing and thing[-1] in STOP_WORDS.union(_NO_THING)):
                 continue
-            owner = groups.get("owner", "the").lower()
+            if name == "employer" and _BESIDES.search(sentence):
+                continue
+            owner = (groups.get("owner") or "the").lower()
             whose = "" if owner in ("the", "my", "our") else f"{owner}:"
             what = f":{whose}{' '.join(map(stem, thing))}" if thing else ""
-            return Slot(f"{speaker}:{name}{what}", value, _CHANGED.search(sentence) is not None)
+            clause = f"{_last(_REPORT, before)}{match[0]}{_REPORT.split(after, maxsplit=1)[0]}"
+            is_change = bool(
+                groups.get("fresh") or name == "given" or _CHANGED.search(clause) or _UNLIKE.search(clause)
+            )
+            return Slot(f"{speaker}:{_aspect(name, groups.get('how'), value)}{what}", value, is_change)
     return None
+
+
+def _aspect(name: str, how: str | None, value: str) -> str:
+    """What a statement tells of a thing: its amount, its start, its holder and so on, of which each has one value."""
+    if name in ("holder", "given") or how == "with":
+        return "holder"
+    if name in ("end", "arrival", "employer", "amount"):
+        return name
+    if how in ("from", "called"):
+        return how
+    if name == "start" or (how in ("on", "at", None) and _TIME.match(value) and (how or not value.isdigit())):
+        return "start"
+    return "amount" if value.lstrip("€$£ ")[:1].isdigit() else f"name {how or ''}".strip()
 
 
 def corrected_value(sentence: str) -> tuple[str, str] | None:
     """(The new value, the old one) of a sentence such as "It's the 14th now, not the 9th"; None if it is none."""
-    match = None if _NOT_NOW.search(sentence[:_LONGEST]) else _CORRECTED.search(sentence[:_LONGEST])
-    if match is None or _is_reported(sentence[: match.start()], ""):
+    sentence = sentence[:_LONGEST]
+    match = _CORRECTED.search(sentence)
+    if match is None or _NOT_NOW.search(sentence) or not _CORRECTS.search(sentence, 0, match.start()):
+        return None
+    if _is_reported(sentence[: match.start()], ""):
         return None
     new, old = (match[name].strip(" .,:").lower() for name in ("value", "before"))
     return None if new == old else (new, old)

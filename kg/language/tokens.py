@@ -26,10 +26,11 @@ STOP_WORDS: frozenset[str] = frozenset(
 )
 
 _WORD = re.compile(r"[^\W_]+")
-# Pictographs and pairs of letters that stand for flags, without what only changes the look of the sign before it.
+# Pictographs and pairs of letters that stand for flags, without signs of typography, such as bullets and the stars of
+# ratings, and without what only changes the look of the sign before it.
 _SIGN = (
-    "[\u231a-\u23ff\u25aa-\u27bf\u2b05-\u2b55\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa\U0001f400-\U0001faff]"
-    "|[\U0001f1e6-\U0001f1ff]{2}"
+    "[\u231a-\u23ff\u2600-\u2604\u2607-\u2775\u2794-\u27bf\u2b05-\u2b55\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa"
+    "\U0001f400-\U0001faff]|[\U0001f1e6-\U0001f1ff]{2}"
 )
 _ONE_SIGN = re.compile(_SIGN)
 _WORD_OR_SIGN = re.compile(rf"[^\W_]+|{_SIGN}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, func, or_, select, update
+from sqlalchemy import Connection, Select, bindparam, func, select, update
 
 from locigraph.kg.errors import StoreError, UnknownSpaceError
 from locigraph.kg.schema import EPISODE
@@ -19,7 +19,7 @@ from locigraph.kg.store.database import Database
 from locigraph.kg.store.rows import said_of, turn_of
 from locigraph.kg.store.statements import rows_in
 from locigraph.kg.times import epoch, moment, optional_moment
-from locigraph.kg.types import UNSTORABLE, NodeId, Said, Scope, SpaceId, Turn, TurnId, TurnState
+from locigraph.kg.types import UNSTORABLE, NodeId, Replacement, Said, Scope, SpaceId, Turn, TurnId, TurnState
 
 _KNOWN = select(tables.spaces.c.space).where(tables.spaces.c.space == bindparam("space"))
 
@@ -210,36 +210,43 @@ class Conversations(Database):
                 found.setdefault(NodeId(row.id), []).append(said_of(row))
         return {node: tuple(said) for node, said in found.items()}
 
-    def replacements_of(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, tuple[datetime, tuple[Said, ...]]]:
-        """What has replaced nodes: when that was first learnt, and the turns that say what holds instead.
+    def replacements_of(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, tuple[Replacement, ...]]:
+        """What has replaced nodes, in the order in which that was learnt.
 
-        A turn is replaced if a fact that was taken from it is, even if the turn says more than this fact. Nodes that
-        nothing has replaced are left out.
+        A turn is replaced if a fact is that was taken from it and that is at least half as long: otherwise the turn
+        says more, which still holds. Nodes that nothing has replaced are left out.
         """
         nodes, relations, turns = tables.nodes, tables.relations, tables.turns
-        own, other, new = tables.provenance.alias(), tables.provenance.alias(), tables.provenance.alias()
+        fact, target, episode = nodes.alias("fact"), nodes.alias("target"), nodes.alias("episode")
+        own, other, new, its = (tables.provenance.alias(name) for name in ("own", "other", "new", "its"))
         query = (
             _said_by_node()
-            .add_columns(relations.c.created_at)
-            .join(own, own.c.node_key == nodes.c.key)
-            .join(other, other.c.turn_key == own.c.turn_key)
-            .join(relations, relations.c.source == other.c.node_key)
-            .join(new, new.c.node_key == relations.c.target)
+            .add_columns(relations.c.created_at, target.c.id.label("fact"), episode.c.id.label("episode"))
+            .join(own, (own.c.node_key == nodes.c.key) & own.c.worded)
+            .join(other, (other.c.turn_key == own.c.turn_key) & other.c.worded)
+            .join(fact, fact.c.key == other.c.node_key)
+            .join(relations, (relations.c.source == fact.c.key) & (relations.c.label == "SUPERSEDED_BY"))
+            .join(target, target.c.key == relations.c.target)
+            .join(new, (new.c.node_key == target.c.key) & new.c.worded & (new.c.turn_key != own.c.turn_key))
             .join(turns, turns.c.key == new.c.turn_key)
+            .join(its, its.c.turn_key == turns.c.key)
+            .join(episode, (episode.c.key == its.c.node_key) & (episode.c.type == EPISODE))
             .where(
                 nodes.c.space == space,
-                relations.c.label == "SUPERSEDED_BY",
-                or_(nodes.c.type == EPISODE, other.c.node_key == nodes.c.key),
-                new.c.turn_key != own.c.turn_key,
+                (fact.c.key == nodes.c.key)
+                | (
+                    (nodes.c.type == EPISODE)
+                    & (2 * func.length(fact.c.description) >= func.length(nodes.c.description))
+                ),
             )
-            .order_by(relations.c.created_at, turns.c.key)
+            .order_by(relations.c.created_at, turns.c.key, target.c.key)
         )
-        found: dict[NodeId, tuple[datetime, dict[TurnId, Said]]] = {}
+        found: dict[NodeId, dict[Replacement, None]] = {}
         with self._read() as connection:
             for row in rows_in(connection, query, nodes.c.id, ids):
-                _, said = found.setdefault(NodeId(row.id), (moment(row.created_at), {}))
-                said.setdefault(TurnId(row.turn_id), said_of(row))
-        return {node: (at, tuple(said.values())) for node, (at, said) in found.items()}
+                made = Replacement(said_of(row), moment(row.created_at), (NodeId(row.fact), NodeId(row.episode)))
+                found.setdefault(NodeId(row.id), {})[made] = None
+        return {node: tuple(replacements) for node, replacements in found.items()}
 
     def said_in(self, space: SpaceId) -> dict[NodeId, Said]:
         """The turns of a space that are consolidated, by their nodes."""

@@ -179,7 +179,9 @@ class CachedTextEncoder:
             with connection:
                 # By model, with which the primary key begins: otherwise each text is searched for in the whole table.
                 models = connection.execute("SELECT DISTINCT model FROM vectors").fetchall()
-                rows = [(model, _digest(text)) for text in texts for (model,) in models]
+                # Earlier versions kept texts with emoji under the hash of the text itself.
+                digests = {each(text) for text in texts for each in (_digest, _digest_of_earlier_versions)}
+                rows = [(model, digest) for digest in digests for (model,) in models]
                 connection.executemany("DELETE FROM vectors WHERE model = ? AND digest = ?", rows)
             (is_busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if is_busy:
@@ -261,6 +263,10 @@ def is_same_model(one: str, other: str) -> bool:
 def _digest(text: str) -> bytes:
     """Key of a text's vector: a hash of what the model reads."""
     return hashlib.sha256(with_named_emoji(text).encode()).digest()
+
+
+def _digest_of_earlier_versions(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
 
 
 def packaged_weights(model: str) -> Path | None:

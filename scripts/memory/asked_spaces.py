@@ -100,7 +100,11 @@ class AskedSpaces:
         def read(space: SpaceId, own: Sequence[NodeId]) -> Mapping[NodeId, KnownNode]:
             return self._known.of(space, self.standings.get(space), own)
 
-        return read_by_space(ids, read) if self.is_joint else read(self.name, ids)
+        def read_joint(space: SpaceId, own: Sequence[NodeId]) -> Mapping[NodeId, KnownNode]:
+            known = read(space, own)
+            return {node: known[node].within(space) for node in own}
+
+        return read_by_space(ids, read_joint) if self.is_joint else read(self.name, ids)
 
     def texts(self, space: SpaceId, ids: Sequence[NodeId], as_of: datetime | None) -> Mapping[NodeId, str]:
         """Texts of nodes, as they were known at a time (None: now); those that are not active are left out."""

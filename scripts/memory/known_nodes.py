@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from threading import Lock
 
+from locigraph.kg.joint import joint_name
 from locigraph.kg.schema import dated_types
 from locigraph.kg.store import Store
 from locigraph.kg.store.standing import Standing
-from locigraph.kg.types import NodeId, Said, SpaceId
+from locigraph.kg.types import NodeId, Replacement, Said, SpaceId
 
 _MOST_LETTERS = 50_000_000
 _OVERHEAD = 400  # what a node takes beside its text
@@ -24,16 +25,19 @@ class KnownNode:
     Attributes:
         text: Its description; None if it is archived or gone.
         said: The turns whose words it contains; empty if it is gone.
-        until: The day on which it ceased to be valid, or on which some of it was replaced; None while all of it holds.
-        replaced_by: The turns that say what has replaced it, or some of it.
-        replaced_at: When that was learnt; None if nothing has replaced it.
+        until: The day on which it ceased to be valid, or was replaced; None while it holds.
+        replaced: What has replaced it, or most of it, in the order in which that was learnt.
     """
 
     text: str | None
     said: tuple[Said, ...] = ()
     until: date | None = None
-    replaced_by: tuple[Said, ...] = ()
-    replaced_at: datetime | None = None
+    replaced: tuple[Replacement, ...] = ()
+
+    def within(self, space: SpaceId) -> KnownNode:
+        """The same, with IDs of nodes as they are where several spaces are searched as one (see ``kg.joint``)."""
+        named = (replace(each, nodes=tuple(joint_name(space, node) for node in each.nodes)) for each in self.replaced)
+        return replace(self, replaced=tuple(named)) if self.replaced else self
 
     @property
     def speakers(self) -> frozenset[str]:
@@ -90,10 +94,11 @@ class KnownNodes:
         origins, replaced = self._graph.origins_of(space, ids), self._graph.replacements_of(space, ids)
         found = {node: KnownNode(None, origins.get(node, ())) for node in ids}
         for node in self._graph.nodes(space, ids=ids):
-            at, by = replaced.get(node.id, (None, ()))
-            end = (
-                at if node.type in dated_types() else node.valid_to
-            )  # the valid time of turns and events is their date
+            by = replaced.get(node.id, ())
+            # The valid time of turns and events is their date. When something is learnt from a turn without a time
+            # counts as 1970.
+            learnt = by[0].at if by and by[0].said.spoken_at is not None else None
+            end = learnt if node.type in dated_types() else node.valid_to
             until = None if end is None else end.date()
-            found[node.id] = KnownNode(node.description, origins.get(node.id, ()), until, by, at)
+            found[node.id] = KnownNode(node.description, origins.get(node.id, ()), until, by)
         return found

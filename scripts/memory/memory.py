@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from locigraph.consolidation.errors import LanguageModelError
 from locigraph.kg.errors import LateTurnError, LocigraphError, outcome, shortened
 from locigraph.kg.language.redaction import redacted_turn
-from locigraph.kg.schema import fact_types
+from locigraph.kg.schema import EPISODE, fact_types
 from locigraph.kg.store import Store
 from locigraph.kg.times import epoch
-from locigraph.kg.types import ANYBODY, Scope, SpaceId, TurnId
+from locigraph.kg.types import ANYBODY, Said, Scope, SpaceId, TurnId
 from locigraph.retrieval.errors import NotKeptError, RetrievalError
-from locigraph.retrieval.hit_filters import DEFAULT_FOLD, FilteredRetriever
+from locigraph.retrieval.hit_filters import DEFAULT_FOLD, FilteredRetriever, is_kept
 from locigraph.retrieval.superseding import SupersedingRetriever
 from locigraph.retrieval.text.node_vectors import snapshot_with_vectors
 from locigraph.retrieval.text.text_encoder import plain_and_adapted
@@ -479,7 +479,7 @@ class Memory:
             fold: Word similarity, above 0 and up to 1, from which two texts of the same speakers count as duplicates.
                 Duplicates form one hit, whose ``same`` lists the turns of the others. None folds nothing.
             include_superseded: Whether what was replaced keeps its rank. Otherwise what has replaced it comes first, if
-                that is found as well; nothing is left out, and ``Hit.until`` and ``Hit.superseded_by`` tell.
+                that is found as well; ``Hit.until`` and ``Hit.superseded_by`` tell.
             filter: Only memories in whose words each turn satisfies these conditions on its metadata, such as
                 ``{"project": {"$ne": "boats"}}``; also on ``$speaker``, ``$session``, ``$turn``, ``$spoken_at`` and
                 ``$type``. Operators are ``$eq $ne $in $nin $gt $gte $lt $lte $exists`` and ``$and $or $not``. None for
@@ -594,16 +594,19 @@ class Memory:
 
         speakers = asked.speakers(asking.speaker)
         several = with_queries(found_by, asking.queries, lambda _: self._last_day(asked.spaces))
+        now = datetime.now(UTC) if asked.have_expiring else None
+        condition = asking.condition
         viewed = FilteredRetriever(
-            several,
-            asked.origins_of,
-            speakers=speakers,
-            condition=asking.condition,
-            now=datetime.now(UTC) if asked.have_expiring else None,
-            fold=asking.fold,
+            several, asked.origins_of, speakers=speakers, condition=condition, now=now, fold=asking.fold
         )
         retriever = reranked(asking.reranker)(viewed)
-        retriever = SupersedingRetriever(retriever, asked.origins_of, current_first=not asking.include_superseded)
+
+        def admits(said: Said) -> bool:
+            return is_kept(said, now) and (condition is None or condition(said, EPISODE))
+
+        retriever = SupersedingRetriever(
+            retriever, asked.origins_of, current_first=not asking.include_superseded, admits=admits
+        )
         if asking.budget_tokens is None:
             found = retriever.retrieve(asking.question, asked.name, as_of=asking.time, top_k=asking.top_k)
             hits, context = found.hits[: asking.top_k], None

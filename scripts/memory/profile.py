@@ -13,6 +13,7 @@ from locigraph.kg.language.tokens import normalised
 from locigraph.kg.schema import dated_types
 from locigraph.kg.store import Store
 from locigraph.kg.types import Node, NodeId, SpaceId, TurnId
+from locigraph.retrieval.hit_filters import is_kept
 from locigraph.retrieval.packing import count_tokens
 from locigraph.scripts.memory.known_nodes import KnownNode
 
@@ -158,8 +159,8 @@ def _stated(
     """The facts of a space that hold, and its events, each with the only speaker whose words it has."""
     for node in nodes:
         each = known[node.id]
-        has_expired = any(said.expires_at is not None and said.expires_at <= now for said in each.said)
-        if each.text is None or each.until is not None or len(each.speakers) != 1 or has_expired:
+        holds = each.until is None and not each.replaced and all(is_kept(said, now) for said in each.said)
+        if each.text is None or not holds or len(each.speakers) != 1:
             continue
         is_event = node.type in dated_types()
         day = node.valid_from if is_event else each.spoken_at

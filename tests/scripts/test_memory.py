@@ -9,6 +9,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
@@ -659,6 +660,40 @@ def test_a_plain_change_is_noticed_and_nothing_else_is(place: Path, question: st
         assert replaced.text == f"Ana: {old}"
         assert found[f"Ana: {new}"].turn_ids == replaced.superseded_by
         assert [*found].index(f"Ana: {new}") < [*found].index(replaced.text)
+
+
+def test_a_turn_that_says_more_than_what_was_replaced_keeps_its_place(place: Path) -> None:
+    long = (
+        "We hiked the Ridgeback trail in Slovenia, slept in huts above Tolmin and swam in the Soca every morning "
+        "before the crowds came. My favourite tea is oolong."
+    )
+    question = "Where did we sleep on the Ridgeback trail in Slovenia?"
+    with opened(place) as memory:
+        memory.add(**SALE | {"text": long, "turn_id": "trail"})
+        memory.add(**SALE | {"text": "My favourite tea is sencha now.", "turn_id": "tea"})
+        turns = [hit for hit in memory.recall(question, space="ana") if hit.type == "episode"]
+        as_ranked = memory.recall(question, space="ana", include_superseded=True)
+        assert [hit.turn_ids for hit in turns] == [hit.turn_ids for hit in as_ranked if hit.type == "episode"]
+        assert {(hit.superseded_by, hit.until) for hit in turns} == {((), None)}
+
+
+def test_turns_of_other_spaces_replace_nothing_and_expired_ones_are_not_named(place: Path) -> None:
+    said = {"session": "s", "speaker": "Ana"}
+    with opened(place) as memory:
+        memory.add(space="one", turn_id="t1", text="My favourite tea is oolong.", user="u", **said)
+        memory.add(space="one", turn_id="t3", text="My favourite tea is sencha now.", user="u", **said)
+        memory.add(space="two", turn_id="t3", text="Tell me a joke about penguins.", user="u", **said)
+        asked = memory.recall("Which tea does Ana drink?", user="u", fold=None)
+        turns = [hit for hit in asked if hit.type == "episode"]
+        assert [(hit.space, hit.turn_ids, hit.superseded_by) for hit in turns] == [
+            ("one", ("t3",), ()), ("one", ("t1",), ("t3",)), ("two", ("t3",), ()),
+        ]  # fmt: skip
+        assert {hit.until for hit in turns} == {None}  # no turn has a time
+        soon = datetime.now(UTC) + timedelta(seconds=1)
+        memory.add(space="one", turn_id="t4", text="My favourite tea is mint now.", expires_at=soon, **said)
+        time.sleep(1.1)
+        named = {turn for hit in memory.recall("Which tea?", space="one") for turn in hit.superseded_by}
+        assert named == {"t3"}
 
 
 @pytest.mark.parametrize(

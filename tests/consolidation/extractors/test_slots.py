@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+
+from locigraph.consolidation.extractors.slots import corrected_value, stated_slot
+
+
+def replaces(first: str, second: str) -> bool:
+    """Whether the second statement of a speaker ends what the first has said."""
+    before, after = stated_slot(first, "Ana"), stated_slot(second, "Ana")
+    return bool(before and after and after.replaces({"slot": before.name, "value": before.value}))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("June has the spare key.", "Marta has the spare key now."),
+        ("June has the spare key.", "I gave the spare key to Marta."),
+        ("The car is with Tom.", "I handed the car to Anna."),
+        ("The rent is 900 euros a month.", "The rent is 950 now."),
+        ("The rent is 900.", "Now the rent is 950."),
+        ("The rent is 900.", "The rent went up from 900 to 950."),
+        ("The rent is 900.", "The rent now is 950."),
+        ("My phone number is 555-1234.", "My new phone number is 555-9999."),
+        ("The museum opens at 9.", "The museum now opens at 10."),
+        ("The wedding is on Saturday 3 May.", "The wedding has been moved to 17 May."),
+        ("The wedding is on Saturday 3 May.", "Actually, the wedding is on 17 May."),
+        ("The meeting is on Monday.", "The meeting was moved from Monday to Tuesday."),
+        ("Our team lead is Priya.", "Our team lead is Sam now."),
+        ("I work at Acme.", "I started a new job at Globex."),
+        ("I work for Acme.", "I work at Globex now."),
+        ("I live in Rome.", "I moved to Oslo."),
+    ],
+)
+def test_a_plain_change_ends_what_was_said_before(first: str, second: str) -> None:
+    assert replaces(first, second)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("The car is with Tom.", "The car costs 5000 now."),
+        ("My flight leaves at 6:40.", "My flight leaves from Gate 12 now."),
+        ("The library opens at 9.", "The library closes at 8 now."),
+        ("The meeting starts at 10.", "The meeting ends at 12 now."),
+        ("My son is called Max.", "My son is 7 now."),
+        ("My dog is called Rex.", "I gave my dog to Anna for the weekend."),
+        ("My boss is Karen.", "My boss is at Costco now."),
+        ("The concert is on Friday.", "The concert costs 30 now."),
+        ("The tickets cost 50.", "I gave the tickets to Lisa."),
+        ("Our team meets on Monday.", "Our team is now 5 people."),
+        ("The kids are at Lincoln High.", "The kids are with Grandma now."),
+        ("The rent is 900 euros.", "The rent is 300 for the new garage."),
+        ("The meeting is on Tuesday.", "The meeting is on Monday."),  # nothing says that it changed
+        ("June has the spare key.", "Ben said Marta has the spare key now."),
+        ("June has the spare key.", "If Marta has the spare key now, fine."),
+        ("I work at Acme.", "I joined Sarah for lunch."),
+        ("I work at Acme.", "I joined Facebook to see photos of the kids."),
+        ("I work at Acme.", "I work at Home Depot now on weekends."),
+        ("The rent is 900.", "The rent went up by 50."),
+    ],
+)
+def test_another_thing_or_another_side_of_it_ends_nothing(first: str, second: str) -> None:
+    assert stated_slot(first, "Ana") is not None
+    assert not replaces(first, second)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "values"),
+    [
+        ("It's the 14th now, not the 9th.", ("14th", "9th")),
+        ("Sorry, I meant Goodwill, not Walmart.", ("goodwill", "walmart")),
+        ("Actually the flight is at 11:15 and not at 9:40.", ("11:15", "9:40")),
+        ("We are flying to Paris instead of Rome this summer.", None),
+        ("I met Tom, not Tim.", None),
+        ("I like Coke, not Pepsi.", None),
+        ("Ben said it's the 14th, not the 9th.", None),
+        ("If it's the 14th, not the 9th, tell me.", None),
+    ],
+)
+def test_a_correction_names_both_values(sentence: str, values: tuple[str, str] | None) -> None:
+    assert corrected_value(sentence) == values
