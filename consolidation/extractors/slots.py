@@ -85,8 +85,8 @@ _NO_THING = words(
 )
 _NO_VALUE = STOP_WORDS.union(words("everyone nobody somebody someone everybody"))
 _TIME = re.compile(
-    r"\d{1,2}(?::\d\d)?(?: ?[ap]\.?m)?$|\d+(?:st|nd|rd|th)\b"
-    rf"|(?:[\w:.]+ )*(?:{'|'.join([*MONTHS, *WEEKDAYS])})\b",
+    r"\d{1,2}(?::\d\d)?(?: ?[ap]\.?m)?$|\d{1,4}(?:st|nd|rd|th)\b"
+    rf"|(?:[\w:.]{{1,20}} ){{0,5}}(?:{'|'.join([*MONTHS, *WEEKDAYS])})\b",
     re.IGNORECASE,
 )
 # Words in the clause of a statement that say that something is not as it was before.
