@@ -345,7 +345,7 @@ class ChatClient:
                 except ValidationError:
                     fault: Exception = ValueError(f"the answer is not a chat completion: {_beginning(reply)!r}")
                 wait = None
-            except (OpenAIError, ValueError) as error:  # the latter: the answer is not JSON
+            except (OpenAIError, json.JSONDecodeError) as error:
                 status = error.status_code if isinstance(error, APIStatusError) else None
                 # Read only the beginning: the error may go on to quote the request, which mentions schemas as well.
                 message = str(error)[:_SHOWN]
@@ -384,10 +384,12 @@ class ChatClient:
     def _answer(self, body: Mapping[str, Any], seconds: float) -> Any:
         """One answer of the endpoint as parsed JSON; raises APITimeoutError if it is not complete in time."""
         completions = self._client.with_options(timeout=seconds).chat.completions
+        content = completions.with_raw_response.create(**body).content
         try:
-            return json.loads(completions.with_raw_response.create(**body).content)
-        except RecursionError as error:
-            raise ValueError("the answer is JSON that is nested too deeply") from error
+            return json.loads(content)
+        except (ValueError, RecursionError) as error:  # no UTF-8, a number of thousands of digits, or nested too deeply
+            reason = abridged(error) if isinstance(error, ValueError) else "nested too deeply"
+            raise json.JSONDecodeError(f"the answer is not JSON ({reason})", "", 0) from error
 
     def _step_down(self, form: int, error: str) -> None:
         if self._form == form:  # only the first of several threads changes it

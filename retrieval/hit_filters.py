@@ -112,12 +112,12 @@ class FilteredRetriever(WrappingRetriever):
         more = searches(self._retriever, query, space, as_of=as_of, top_k=top_k, growth=_GROWTH, most=MOST_FOUND)
         for result in more:
             timing += result.timing
-            hits = self._filtered(result.hits, space)
+            hits = self._filtered(result.hits, space, as_of)
             if len(hits) >= top_k:
                 break
         return Result(tuple(hits), timing)
 
-    def _filtered(self, hits: Sequence[Hit], space: SpaceId) -> list[Hit]:
+    def _filtered(self, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None) -> list[Hit]:
         known = self._origins_of(space, [hit.node_id for hit in hits])
         speakers_of = {node: _composed(each.speakers) for node, each in known.items()}
         if self._speakers is not None:
@@ -127,7 +127,8 @@ class FilteredRetriever(WrappingRetriever):
         if self._fold is None:
             return list(hits)
         dated = [replace(hit, spoken_at=each.spoken_at if (each := known.get(hit.node_id)) else None) for hit in hits]
-        voices = [(speakers_of.get(node), node in known and known[node].until is None) for node in _ids(hits)]
+        holds = {node for node, each in known.items() if each.until is None or (as_of and each.until > as_of.date())}
+        voices = [(speakers_of.get(node), node in holds) for node in _ids(hits)]
         return folded(dated, voices, likeness=self._fold)
 
     def _admits(self, hit: Hit, said: Sequence[Said]) -> bool:

@@ -90,6 +90,7 @@ class Parts:
         self._known = KnownNodes(self.graph)
         self._turns = KnownTurns(self.graph)
         self._questions: CheckpointQueryEncoder | None = None
+        self._loaded: Checkpoint | None = None  # where v2 is not used
         self.has_forgotten = False
         self.why_no_v2 = "no checkpoint is named" if checkpoint is None else ""
 
@@ -228,10 +229,12 @@ class Parts:
         """The checkpoint that v2 uses, or would use; raises CheckpointError if it cannot be read."""
         if self._embeddings is not None:
             return self._embeddings.checkpoint
-        from locigraph.training.checkpoint import load_checkpoint
+        if self._loaded is None:
+            from locigraph.training.checkpoint import load_checkpoint
 
-        folder = defaults.checkpoint_folder(self._checkpoint or DEFAULT, self.graph)
-        return load_checkpoint(folder, text_encoder=self.encoder.model_id)
+            folder = defaults.checkpoint_folder(self._checkpoint or DEFAULT, self.graph)
+            self._loaded = load_checkpoint(folder, text_encoder=self.encoder.model_id)
+        return self._loaded
 
     @contextmanager
     def retriever(
