@@ -74,7 +74,8 @@ class RuleExtractor:
         replaceable = {
             node.id: node
             for node in context.shown
-            if node.superseded_at is None and node.attributes.get("speaker", turn.speaker) == turn.speaker
+            if (node.superseded_at is None or node.superseded_at > turn.recorded_at)
+            and node.attributes.get("speaker", turn.speaker) == turn.speaker
         }
         # A superseded fact that is said again is true again, and a new fact.
         known = {_statement(node.description): node for node in own if node.superseded_at is None}

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from locigraph.kg.types import NodeId, Replacement, Said, SpaceId, TurnId
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, Timing
-from locigraph.retrieval.superseding import SupersedingRetriever, current_first
+from locigraph.retrieval.superseding import SupersedingRetriever
 
 SPACE = SpaceId("s")
 LEARNT = datetime(2024, 5, 1, tzinfo=UTC)
@@ -129,15 +128,3 @@ def test_no_hit_is_lost_whatever_replaces_what(names: list[str], replaced: dict[
     ranked = asked(names, {name: [by(each) for each in others] for name, others in replaced.items()})
     assert sorted(hit.node_id for hit in ranked) == list("abcdef")
     assert [hit.score for hit in ranked] == [1.0 - place / 100 for place in range(6)]
-
-
-def test_the_time_grows_with_the_number_of_hits_and_not_with_its_square() -> None:
-    def seconds(count: int) -> float:
-        hits = Listed([str(number) for number in range(count)], {}).hits
-        replaced = {NodeId(str(number)): [by(str(number + 1))] for number in range(count - 1)}
-        begun = time.perf_counter()
-        assert current_first(hits, replaced)[0].node_id == str(count - 1)
-        return time.perf_counter() - begun
-
-    seconds(100)
-    assert seconds(8_000) < 40 * max(seconds(1_000), 0.002)
