@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Any, NewType
 
@@ -206,6 +206,11 @@ class Replacement:
     said: Said
     at: datetime
     nodes: tuple[NodeId, ...]
+
+    @property
+    def day(self) -> date | None:
+        """The day on which it was learnt; None if the turn has no time, since what it says then counts as of 1970."""
+        return None if self.said.spoken_at is None else self.at.date()
 
 
 @dataclass(frozen=True, slots=True)

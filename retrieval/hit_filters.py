@@ -132,14 +132,18 @@ class FilteredRetriever(WrappingRetriever):
         return folded(dated, voices, likeness=self._fold)
 
     def _admits(self, hit: Hit, said: Sequence[Said]) -> bool:
-        if any(not is_kept(each, self._now) for each in said):
-            return False
-        return self._condition is None or (bool(said) and all(self._condition(each, hit.type) for each in said))
+        admits = all(admitted(each, hit.type, condition=self._condition, now=self._now) for each in said)
+        return admits and (self._condition is None or bool(said))
 
 
 def is_kept(said: Said, now: datetime | None) -> bool:
     """Whether a turn has not expired at a time (None: nothing expires)."""
     return now is None or said.expires_at is None or said.expires_at > now
+
+
+def admitted(said: Said, node_type: str, *, condition: Condition | None, now: datetime | None) -> bool:
+    """Whether a turn has not expired, and satisfies the condition on the turns of nodes of a type (None: any does)."""
+    return is_kept(said, now) and (condition is None or condition(said, node_type))
 
 
 def folded(hits: Sequence[Hit], voices: Sequence[object], *, likeness: float = DEFAULT_FOLD) -> list[Hit]:

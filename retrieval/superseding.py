@@ -68,10 +68,7 @@ class SupersedingRetriever(WrappingRetriever):
 def _marked(hit: Hit, by: Sequence[Replacement]) -> Hit:
     if not by:
         return hit
-    first = by[0]
-    # When something is learnt from a turn without a time counts as 1970.
-    until = None if first.said.spoken_at is None else first.at.date()
-    return replace(hit, until=until, superseded_by=tuple(dict.fromkeys(each.said.turn_id for each in by)))
+    return replace(hit, until=by[0].day, superseded_by=tuple(dict.fromkeys(each.said.turn_id for each in by)))
 
 
 def current_first(hits: Sequence[Hit], replaced: Mapping[NodeId, Sequence[Replacement]]) -> list[Hit]:

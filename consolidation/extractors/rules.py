@@ -28,7 +28,7 @@ from locigraph.consolidation.blueprint import (
 from locigraph.consolidation.dating import undated, with_days
 from locigraph.consolidation.extractors.names import NameFinder, capitalised_names
 from locigraph.consolidation.extractors.sentences import in_third_person, phrases, sentences, unquoted
-from locigraph.consolidation.extractors.slots import corrected_value, stated_slot
+from locigraph.consolidation.extractors.slots import Slot, corrected_value, stated_slot
 from locigraph.consolidation.protocols import Context
 from locigraph.kg.language.dates import resolve_times
 from locigraph.kg.language.english import is_english
@@ -70,18 +70,21 @@ class RuleExtractor:
             return Blueprint(mentions=(Mention(turn.speaker, "person"),))
         operations: list[Operation] = []
         # Facts of different speakers stay separate: each can be forgotten alone, and none supersedes the other's.
-        own = [node for node in context.nodes if node.attributes.get("speaker", turn.speaker) == turn.speaker]
+        own = {node.id: node for node in context.shown if node.attributes.get("speaker", turn.speaker) == turn.speaker}
         replaceable = {
-            node.id: node
-            for node in context.shown
-            if (node.superseded_at is None or node.superseded_at > turn.recorded_at)
-            and node.attributes.get("speaker", turn.speaker) == turn.speaker
+            id_: node
+            for id_, node in own.items()
+            if node.superseded_at is None or node.superseded_at > turn.recorded_at
         }
         # A superseded fact that is said again is true again, and a new fact.
-        known = {_statement(node.description): node for node in own if node.superseded_at is None}
+        known = {
+            _statement(node.description): node
+            for node in context.nodes
+            if node.id in own and node.superseded_at is None
+        }
         updated = set()
         reading = _read(turn, self._names)
-        for number, (own_words, draft, is_event) in enumerate(reading.memorable):
+        for number, (draft, is_event, slot, corrected) in enumerate(reading.memorable):
             ref = f"n{number}"
             repeated = known.get(_statement(with_days(draft, turn)))
             if repeated is not None:
@@ -89,14 +92,15 @@ class RuleExtractor:
                     operations.append(UpdateNode(repeated.id))
                     updated.add(repeated.id)
                 continue
-            slot = stated_slot(own_words, turn.speaker)
             attributes = {"speaker": turn.speaker} | ({} if slot is None else {"slot": slot.name, "value": slot.value})
             node_type = "event_node" if is_event else "knowledge_node"
             operations.append(AddNode(ref, node_type, draft, (turn.turn_id,), attributes=attributes))
             replaced = [] if slot is None else [id_ for id_, n in replaceable.items() if slot.replaces(n.attributes)]
-            if not replaced and (values := corrected_value(own_words)) is not None:
-                replaced = _corrected(replaceable, values, turn.speaker)
-            operations += [SupersedeNode(replaceable.pop(node).id, ref) for node in replaced]
+            if not replaced and corrected is not None:
+                replaced = _corrected(replaceable, corrected, turn.speaker)
+            operations += [SupersedeNode(node, ref) for node in replaced]
+            for node in replaced:
+                del replaceable[node]
         return Blueprint(tuple(operations), reading.mentions, reading.topics)
 
     def write(self, turn: Turn, plan: Blueprint, context: Context) -> Mapping[str, Wording]:
@@ -146,15 +150,30 @@ def _corrected(nodes: Mapping[NodeId, ContextNode], values: tuple[str, str], spe
     return found if len(found) == 1 else []
 
 
+class _Memorable(NamedTuple):
+    """A sentence worth remembering.
+
+    Attributes:
+        draft: The sentence in the third person.
+        is_event: Whether it contains a time expression.
+        slot: The slot that it states; None if it states none.
+        corrected: The new and the old value, if it is a correction.
+    """
+
+    draft: str
+    is_event: bool
+    slot: Slot | None
+    corrected: tuple[str, str] | None
+
+
 class _Reading(NamedTuple):
     """What the rules find in a turn, independent of the existing graph.
 
     Attributes:
-        memorable: For each sentence worth remembering: its text outside quotations, the sentence in the third person,
-            and whether it contains a time expression.
+        memorable: The sentences worth remembering.
     """
 
-    memorable: tuple[tuple[str, str, bool], ...]
+    memorable: tuple[_Memorable, ...]
     mentions: tuple[Mention, ...]
     topics: tuple[Topic, ...]
 
@@ -164,19 +183,19 @@ def _read(turn: Turn, names: NameFinder) -> _Reading:
     return _Reading(tuple(_memorable(turn)), _mentions(turn, names), _topics(turn))
 
 
-def _memorable(turn: Turn) -> list[tuple[str, str, bool]]:
-    memorable = []
+def _memorable(turn: Turn) -> list[_Memorable]:
+    memorable: list[_Memorable] = []
     is_long = len(turn.text) > _EXPOSITION
     day = turn.spoken_at.date() if turn.spoken_at else None
     for sentence, own_words in unquoted(sentences(turn.text)):
-        if sentence.endswith("?"):
-            continue
         is_told = _OF_SPEAKER.search(sentence) or (not is_long and _OF_PAST.search(sentence))
-        slot = stated_slot(own_words, turn.speaker)
-        is_news = not is_long and (slot is not None or corrected_value(own_words) is not None)
-        if is_news or (is_told and slot is not None) or (is_told and len(terms(sentence)) >= _MIN_TERMS):
+        if sentence.endswith("?") or (is_long and not is_told):
+            continue
+        slot, corrected = stated_slot(own_words, turn.speaker), corrected_value(own_words)
+        is_news = slot is not None or (corrected is not None and not is_long)
+        if is_news or (is_told and len(terms(sentence)) >= _MIN_TERMS):
             draft = in_third_person(sentence, turn.speaker, own_words)[:1_500]
-            memorable.append((own_words, draft, bool(resolve_times(sentence, day))))
+            memorable.append(_Memorable(draft, bool(resolve_times(sentence, day)), slot, corrected))
         if len(memorable) == _MAX_MEMORABLE:
             break
     return memorable

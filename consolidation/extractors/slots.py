@@ -15,9 +15,10 @@ from locigraph.kg.language.dates import MONTHS, WEEKDAYS
 from locigraph.kg.language.tokens import STOP_WORDS, stem, words
 from locigraph.kg.types import Attributes
 
-_ADVERB = (
-    r"(?:now|currently|just|recently|finally|still|already|actually|officially|happily|mostly|definitely|probably)"
+_ADVERB_WORDS = (
+    "now|currently|just|recently|finally|still|already|actually|officially|happily|mostly|definitely|probably"
 )
+_ADVERB = rf"(?:{_ADVERB_WORDS})"
 _ADVERBS = rf"(?: {_ADVERB})*"
 _I_AM = rf"\bI(?:['’]m|['’]ve(?: been)?| am| have(?: been)?)?{_ADVERBS}"
 _MY = r"\b[Mm]y (?:(?:new|current|absolute|very|all-time) )?"
@@ -42,7 +43,7 @@ _SLOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
 _NUMBER_OR_NAME = r"(?:\d[\w.,:/%-]{0,30}|[A-Z]\w{1,30})(?!\w)"
 _A_VALUE = rf"(?<!\w)(?:[€$£] ?)?{_NUMBER_OR_NAME}(?: (?:{_NUMBER_OR_NAME}|of|euros?|dollars?|pounds?|[ap]\.?m)){{0,5}}"
 _VALUE = rf"(?P<value>{_A_VALUE})"
-_NOUN = rf"(?!(?:is|are|was|were|has|have|been|will|{_ADVERB[3:-1]})\b)[a-z][\w-]{{0,30}}"
+_NOUN = rf"(?!(?:is|are|was|were|has|have|been|will|{_ADVERB_WORDS})\b)[a-z][\w-]{{0,30}}"
 _THING = rf"(?:(?P<fresh>new|current|latest) )?(?P<what>(?:{_NOUN} )?{_NOUN})"
 _SOME = rf"(?:{_ADVERB} )*"
 _MOVED = r"(?:(?:has|have|was|were|is) )?(?:been )?(?:moved|changed|postponed|brought forward)"
@@ -60,7 +61,7 @@ _ATTRIBUTES = (
         (
             name,
             re.compile(
-                rf"{_OWNER} {_THING} {_SOME}(?P<verb>{verbs})(?: {_ADVERB})*(?: (?:down|up))?"
+                rf"{_OWNER} {_THING} {_SOME}(?:{verbs})(?: {_ADVERB})*(?: (?:down|up))?"
                 rf"(?: from (?:the )?{_A_VALUE}(?= to ))?(?: (?P<how>on|at|to|with|from|called))?(?: the)? {_VALUE}"
             ),
         )
@@ -80,8 +81,8 @@ _ATTRIBUTES = (
     ),
 )
 # Things of which there are many, although one says "the".
-_NO_THING = words(
-    "name thing one point time day problem question answer best worst first last next other same idea truth"
+_NO_THING = STOP_WORDS.union(
+    words("name thing one point time day problem question answer best worst first last next other same idea truth")
 )
 _NO_VALUE = STOP_WORDS.union(words("everyone nobody somebody someone everybody"))
 _TIME = re.compile(
@@ -162,10 +163,8 @@ class Slot(NamedTuple):
     def replaces(self, attributes: Attributes) -> bool:
         """Whether a fact with these attributes has another value of the slot, and not only a longer or shorter one."""
         earlier = str(attributes.get("value"))
-        if not self.is_change:
-            return False
         is_same = f"{earlier} ".startswith(f"{self.value} ") or f"{self.value} ".startswith(f"{earlier} ")
-        return attributes.get("slot") == self.name and not is_same
+        return self.is_change and attributes.get("slot") == self.name and not is_same
 
 
 def stated_slot(sentence: str, speaker: str) -> Slot | None:
@@ -198,7 +197,7 @@ def _stated_attribute(sentence: str, speaker: str) -> Slot | None:
             before, after = sentence[: match.start()], sentence[match.end() :]
             if _DENIED.search(f"{_last(_CLAUSE, before)} {match[0]}") or _is_reported(before, after):
                 continue
-            if value in _NO_VALUE or (thing and thing[-1] in STOP_WORDS.union(_NO_THING)):
+            if value in _NO_VALUE or (thing and thing[-1] in _NO_THING):
                 continue
             if name == "employer" and _BESIDES.search(sentence):
                 continue

@@ -49,9 +49,8 @@ def erase_turns(
             f"space {space!r} has no turn {shortened(missing[0])}, or it was erased before; nothing was erased now"
         )
     of_space = select(func.count()).select_from(tables.turns).where(tables.turns.c.space == space)
-    if not keeps_space and connection.scalar(of_space) == len(
-        turn_keys
-    ):  # nothing is left, so the owner is forgotten as well
+    # If nothing is left, the owner is forgotten as well.
+    if not keeps_space and connection.scalar(of_space) == len(turn_keys):
         return erase_spaces(connection, [space], before_erasing)
     tombstones.put(connection, space, list(turn_keys))
     doomed = _doomed(connection, set(turn_keys.values()))

@@ -352,4 +352,4 @@ def made(parts: SearchParts, name: str) -> Retriever:
 def made_of(parts: SearchParts, chosen: Sequence[str]) -> dict[str, Retriever]:
     """Retrievers, by name, of the chosen strategies that neither learn nor need a checkpoint."""
     rows = [STRATEGIES[name] for name in chosen]
-    return {row.name: row.make(parts, row) for row in rows if row.make is not None and not row.needs_checkpoint}
+    return {row.name: made(parts, row.name) for row in rows if row.make is not None and not row.needs_checkpoint}

@@ -95,10 +95,9 @@ class KnownNodes:
         found = {node: KnownNode(None, origins.get(node, ())) for node in ids}
         for node in self._graph.nodes(space, ids=ids):
             by = replaced.get(node.id, ())
-            # The valid time of turns and events is their date. When something is learnt from a turn without a time
-            # counts as 1970.
-            learnt = by[0].at if by and by[0].said.spoken_at is not None else None
-            end = learnt if node.type in dated_types() else node.valid_to
-            until = None if end is None else end.date()
+            if node.type in dated_types():  # their valid time is their date
+                until = by[0].day if by else None
+            else:
+                until = None if node.valid_to is None else node.valid_to.date()
             found[node.id] = KnownNode(node.description, origins.get(node.id, ()), until, by)
         return found

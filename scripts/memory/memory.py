@@ -19,9 +19,9 @@ from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.schema import EPISODE, fact_types
 from locigraph.kg.store import Store
 from locigraph.kg.times import epoch
-from locigraph.kg.types import ANYBODY, Said, Scope, SpaceId, TurnId
+from locigraph.kg.types import ANYBODY, Scope, SpaceId, TurnId
 from locigraph.retrieval.errors import NotKeptError, RetrievalError
-from locigraph.retrieval.hit_filters import DEFAULT_FOLD, FilteredRetriever, is_kept
+from locigraph.retrieval.hit_filters import DEFAULT_FOLD, FilteredRetriever, admitted
 from locigraph.retrieval.superseding import SupersedingRetriever
 from locigraph.retrieval.text.node_vectors import snapshot_with_vectors
 from locigraph.retrieval.text.text_encoder import plain_and_adapted
@@ -600,12 +600,11 @@ class Memory:
             several, asked.origins_of, speakers=speakers, condition=condition, now=now, fold=asking.fold
         )
         retriever = reranked(asking.reranker)(viewed)
-
-        def admits(said: Said) -> bool:
-            return is_kept(said, now) and (condition is None or condition(said, EPISODE))
-
         retriever = SupersedingRetriever(
-            retriever, asked.origins_of, current_first=not asking.include_superseded, admits=admits
+            retriever,
+            asked.origins_of,
+            current_first=not asking.include_superseded,
+            admits=partial(admitted, node_type=EPISODE, condition=condition, now=now),
         )
         if asking.budget_tokens is None:
             found = retriever.retrieve(asking.question, asked.name, as_of=asking.time, top_k=asking.top_k)

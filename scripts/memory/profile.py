@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from operator import attrgetter
 
 from locigraph.kg.errors import LocigraphError, nearest, shortened
 from locigraph.kg.language.tokens import normalised
@@ -182,5 +181,5 @@ def _categories(graph: Store, space: SpaceId) -> dict[NodeId, str]:
     named = {node.id: node.label for node in graph.nodes(space, types=["event_category", "knowledge_category"])}
     if not named:
         return {}
-    held = sorted(graph.relations(space), key=attrgetter("source"))
+    held = graph.relations(space)
     return {each.target: named[each.source] for each in held if each.label == "CONTAINS" and each.source in named}
