@@ -27,11 +27,11 @@ import numpy as np
 from benchmarks import records
 from benchmarks.hashed_words import HashedWords
 from locigraph import Memory
+from locigraph.assembly import opening
+from locigraph.assembly.settings import LLMSettings
 from locigraph.kg.corpora import load_corpus
 from locigraph.kg.store import Store
 from locigraph.kg.types import Turn
-from locigraph.scripts.assembly import opening
-from locigraph.scripts.assembly.settings import LLMSettings
 
 
 def main() -> None:

@@ -23,13 +23,13 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score, v_measure_score
 
 from benchmarks import records
+from locigraph.assembly import opening
+from locigraph.assembly.settings import EncoderSettings
 from locigraph.consolidation.classification import THRESHOLD, Classifier, category_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.types import GraphChange, NewNode, NewRelation, SpaceId
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts.assembly import opening
-from locigraph.scripts.assembly.settings import EncoderSettings
 
 _FOLDS = 5
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from benchmarks import records
+from locigraph.assembly.graphs import GraphWriter
 from locigraph.consolidation.cassette import Cassette
 from locigraph.consolidation.extractors.language_model import LLMExtractor
 from locigraph.consolidation.ledger import Ledger
@@ -25,7 +26,6 @@ from locigraph.consolidation.llm import ChatClient, Endpoint
 from locigraph.kg.corpora import load_corpus
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, Turn
-from locigraph.scripts.assembly.graphs import GraphWriter
 from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes import FakeEncoder
 

@@ -18,10 +18,10 @@ import itertools
 import numpy as np
 
 from benchmarks import records
+from locigraph.assembly import opening
 from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.strategies.hybrid import HybridRetriever
-from locigraph.scripts.assembly import opening
 
 _METRICS = ("recall@10", "ndcg@10")
 

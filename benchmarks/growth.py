@@ -27,9 +27,9 @@ from tqdm import tqdm
 from benchmarks import records
 from benchmarks.hashed_words import DIM, HashedWords
 from locigraph import Memory
+from locigraph.assembly import opening
 from locigraph.kg.corpora import load_corpus
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts.assembly import opening
 from locigraph.training.checkpoint import load_checkpoint
 
 _CHECKPOINT = Path("checkpoints/default")

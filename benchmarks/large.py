@@ -23,10 +23,10 @@ import sqlalchemy as sa
 from tqdm import tqdm
 
 from benchmarks import records
+from locigraph.assembly import opening
+from locigraph.assembly.settings import IndexSettings
 from locigraph.kg.store import Store, tables
 from locigraph.retrieval.index.graph_collections import GRAPH_COLLECTION
-from locigraph.scripts.assembly import opening
-from locigraph.scripts.assembly.settings import IndexSettings
 
 _LOCIGRAPH = [sys.executable, "-m", "locigraph"]
 # Of each table: the columns that hold keys of nodes or turns.

@@ -13,10 +13,10 @@ import argparse
 import numpy as np
 
 from benchmarks import records
+from locigraph.assembly import opening
+from locigraph.assembly.settings import CorpusSettings, EncoderSettings
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.language.tokens import words
-from locigraph.scripts.assembly import opening
-from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
 
 
 def main() -> None:

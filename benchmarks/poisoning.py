@@ -22,15 +22,15 @@ from typing import Any
 import numpy as np
 
 from benchmarks import records
+from locigraph.assembly import opening
+from locigraph.assembly.settings import CorpusSettings, EncoderSettings
+from locigraph.assembly.strategies import STRATEGIES
 from locigraph.kg.corpora import Conversation
 from locigraph.kg.language.tokens import STOP_WORDS, words
 from locigraph.kg.types import Question, Turn, TurnId
+from locigraph.memory import Memory
 from locigraph.retrieval.evaluation.metrics import evidence_recall
 from locigraph.retrieval.hits import turns_of_hits
-from locigraph.scripts.assembly import opening
-from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
-from locigraph.scripts.assembly.strategies import STRATEGIES
-from locigraph.scripts.memory import Memory
 
 _STRANGER = "Mallory"
 _DEPTHS = (1, 10)

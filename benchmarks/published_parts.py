@@ -16,6 +16,7 @@ from functools import partial
 import numpy as np
 
 from benchmarks import records
+from locigraph.assembly import opening
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.types import Question
 from locigraph.retrieval.evaluation.leaks import Fold
@@ -28,7 +29,6 @@ from locigraph.retrieval.strategies.assomem import (
 )
 from locigraph.retrieval.strategies.gaama import GaamaRetriever
 from locigraph.retrieval.strategies.magma import MagmaRetriever, intent_of
-from locigraph.scripts.assembly import opening
 from locigraph.training.assomem_weights import TEMPERATURES, typed_signals, weights_of_types
 from locigraph.training.folds import plan_folds
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from tqdm import tqdm
 
+from locigraph.assembly import opening
+from locigraph.assembly.settings import CorpusSettings, EncoderSettings
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.files import replace_file
 from locigraph.kg.types import Question, Turn
@@ -17,8 +19,6 @@ from locigraph.retrieval.evaluation.metrics import score_ranking
 from locigraph.retrieval.hits import turns_of_hits
 from locigraph.retrieval.protocols import Retriever
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts.assembly import opening
-from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
 from locigraph.scripts.experiments import provenance
 
 #: Options that only say where files are, and do not affect the results.

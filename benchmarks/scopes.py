@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks import records
+from locigraph.assembly import opening
+from locigraph.assembly.settings import CorpusSettings, EncoderSettings
 from locigraph.kg.types import Turn
+from locigraph.memory import Memory
 from locigraph.retrieval.evaluation.metrics import evidence_recall
 from locigraph.retrieval.hits import turns_of_hits
-from locigraph.scripts.assembly import opening
-from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
-from locigraph.scripts.memory import Memory
 
 _DEPTH = 10
 

@@ -21,6 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import records
+from locigraph.assembly import graphs
+from locigraph.assembly.search_parts import SearchParts
+from locigraph.assembly.strategies import STRATEGIES
 from locigraph.consolidation.classification import Classifier
 from locigraph.consolidation.linking import Linker
 from locigraph.consolidation.merging import Merger, same_names
@@ -34,9 +37,6 @@ from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.protocols import Retriever
 from locigraph.retrieval.strategies.hybrid import HybridRetriever
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder, plain_and_adapted
-from locigraph.scripts.assembly import graphs
-from locigraph.scripts.assembly.search_parts import SearchParts
-from locigraph.scripts.assembly.strategies import STRATEGIES
 
 PASSES: dict[str, Callable[[Store, CachedTextEncoder, SpaceId], object]] = {
     "classify": lambda store, encoder, space: Classifier(store, encoder).run(space),

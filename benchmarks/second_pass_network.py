@@ -34,6 +34,9 @@ from tqdm import tqdm
 
 from benchmarks import records
 from benchmarks.second_pass import PASSES, compared, recall_and_ndcg, shown
+from locigraph.assembly import graphs, opening
+from locigraph.assembly.fold_task import Asker
+from locigraph.assembly.settings import DEFAULT_DTYPE, CorpusSettings, EncoderSettings
 from locigraph.consolidation.classification import category_types, rest_categories
 from locigraph.gnn.relations import RELATIONS, NetworkRelation
 from locigraph.kg.corpora import Corpus
@@ -44,9 +47,6 @@ from locigraph.kg.types import Question
 from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation.leaks import Fold
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts.assembly import graphs, opening
-from locigraph.scripts.assembly.fold_task import Asker
-from locigraph.scripts.assembly.settings import DEFAULT_DTYPE, CorpusSettings, EncoderSettings
 from locigraph.scripts.experiments import learning
 from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
 from locigraph.training.folds import FoldTrainer, plan_folds

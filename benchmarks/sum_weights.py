@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from benchmarks import records
+from locigraph.assembly import opening
+from locigraph.assembly.settings import CorpusSettings, EncoderSettings
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.types import Question, SpaceId
 from locigraph.retrieval.evaluation.metrics import score_ranking
@@ -28,8 +30,6 @@ from locigraph.retrieval.evaluation.significance import cluster_bootstrap, sign_
 from locigraph.retrieval.strategies.turn_signals import TEXT_SIGNALS as SIGNALS
 from locigraph.retrieval.strategies.turn_signals import TurnSignals
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts.assembly import opening
-from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings
 
 _VALUES = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
 _METRICS = ("recall@10", "ndcg@10")

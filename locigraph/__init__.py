@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from locigraph.assembly.settings import EncoderSettings as EncoderSettings
+    from locigraph.assembly.settings import IndexSettings as IndexSettings
+    from locigraph.assembly.settings import LLMSettings as LLMSettings
     from locigraph.consolidation.errors import LanguageModelError as LanguageModelError
     from locigraph.kg.errors import LocigraphError as LocigraphError
     from locigraph.kg.errors import StoreError as StoreError
@@ -24,16 +27,13 @@ if TYPE_CHECKING:
     from locigraph.kg.errors import UnknownNodeError as UnknownNodeError
     from locigraph.kg.errors import UnknownScopeError as UnknownScopeError
     from locigraph.kg.errors import UnknownSpaceError as UnknownSpaceError
+    from locigraph.memory import AsyncMemory as AsyncMemory
+    from locigraph.memory import Memory as Memory
+    from locigraph.memory import Recalled as Recalled
     from locigraph.retrieval.errors import IndexMismatchError as IndexMismatchError
     from locigraph.retrieval.errors import IndexUnavailableError as IndexUnavailableError
     from locigraph.retrieval.errors import TextEncoderError as TextEncoderError
     from locigraph.retrieval.protocols import Hit as Hit
-    from locigraph.scripts.assembly.settings import EncoderSettings as EncoderSettings
-    from locigraph.scripts.assembly.settings import IndexSettings as IndexSettings
-    from locigraph.scripts.assembly.settings import LLMSettings as LLMSettings
-    from locigraph.scripts.memory import AsyncMemory as AsyncMemory
-    from locigraph.scripts.memory import Memory as Memory
-    from locigraph.scripts.memory import Recalled as Recalled
     from locigraph.training.errors import CheckpointError as CheckpointError
 
     __version__: str
@@ -43,18 +43,18 @@ if not (_HERE / "kg").is_dir():
     __path__.append(str(_HERE.parent))
 
 _HOMES = {
-    "AsyncMemory": "scripts.memory",
+    "AsyncMemory": "memory",
     "CheckpointError": "training.errors",
-    "EncoderSettings": "scripts.assembly.settings",
+    "EncoderSettings": "assembly.settings",
     "Hit": "retrieval.protocols",
     "IndexMismatchError": "retrieval.errors",
-    "IndexSettings": "scripts.assembly.settings",
+    "IndexSettings": "assembly.settings",
     "IndexUnavailableError": "retrieval.errors",
-    "LLMSettings": "scripts.assembly.settings",
+    "LLMSettings": "assembly.settings",
     "LanguageModelError": "consolidation.errors",
     "LocigraphError": "kg.errors",
-    "Memory": "scripts.memory",
-    "Recalled": "scripts.memory",
+    "Memory": "memory",
+    "Recalled": "memory",
     "StoreError": "kg.errors",
     "StoreVersionError": "kg.errors",
     "TextEncoderError": "retrieval.errors",

@@ -10,8 +10,8 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import Field
 
-from locigraph.scripts.memory import AsyncMemory, Memory, Recalled
-from locigraph.scripts.memory.frameworks import Asking
+from locigraph.memory import AsyncMemory, Memory, Recalled
+from locigraph.memory.frameworks import Asking
 
 
 class MemoryRetriever(BaseRetriever):

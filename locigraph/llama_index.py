@@ -8,8 +8,8 @@ from typing import Any
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from locigraph.scripts.memory import AsyncMemory, Memory, Recalled
-from locigraph.scripts.memory.frameworks import Asking
+from locigraph.memory import AsyncMemory, Memory, Recalled
+from locigraph.memory.frameworks import Asking
 
 
 class MemoryRetriever(BaseRetriever):  # type: ignore[misc]  # the extra may be absent where types are checked

@@ -1,4 +1,4 @@
-"""The ``locigraph`` command. Each subcommand is a function of this package, whose signature defines its options."""
+"""The ``locigraph`` command. Each subcommand is a function, whose signature defines its options."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from typing import Any, NoReturn, get_args, get_type_hints
 from jsonargparse import ActionConfigFile, ArgumentParser  # type: ignore[attr-defined]  # exported at run time
 
 from locigraph.kg.errors import LocigraphError, abridged
+from locigraph.scripts.command_table import COMMANDS, ROOMS
 from locigraph.scripts.console import mistakes
 
 # Seeds are below this, so that they fit into numpy's 32 bits after they were multiplied and incremented.
@@ -31,49 +32,6 @@ _SIGPIPE = 141  # 128 + the number of the signal
 _NAMES_OR_NULL = re.compile(r"Union\[list\[str\],\s+str,\s+null\]")  # how the parser writes ``Names | None``
 _NAMES = ("--space", "--user", "--agent")  # options whose values are names that users choose
 _OPTION = re.compile(r"  -.*?\s{2,}")  # an option at the start of a line of a help text, up to its explanation
-
-_HELP = {
-    "demo": "run the whole pipeline on the bundled sample: graph, v1, trained v2, report",
-    "build": "turn conversations into a graph and its index",
-    "classify": "put events and facts of a graph under categories",
-    "resolve": "merge entities and topics of a graph that mean the same",
-    "reflect": "derive insights that several facts of a graph show together",
-    "link": "link memories of a graph to their causes and to what they name",
-    "adapt": "train an adapter of the text encoder on the questions of a corpus",
-    "train": "train graph and query encoder on a built graph",
-    "average": "average the weights of several checkpoints",
-    "reproduce": "make a shipped checkpoint again, by the commands that made it",
-    "refresh": "write graph embeddings of all turns into the index",
-    "evaluate": "compare strategies on held-out conversations, with statistics and a report",
-    "evaluate-consolidation": "compare the facts that a language model extracts with known ones",
-    "answer": "have a language model answer from the contexts of an evaluation, and score its answers",
-    "transfer": "train on some corpora and test on others",
-    "compare": "recompute the statistics of a recorded result, and export its rankings for other tools",
-    "search": "choose hyper-parameters on validation conversations, inside each fold",
-    "ablate": "measure what each part of the model contributes: train again with one part changed",
-    "recall": "search the memory for what answers a question",
-    "explain": "decompose the scores of v2: own text, neighbours by relation, speaker, date",
-    "serve": "keep a memory open for clients of HTTP and MCP",
-    "spaces": "list the spaces of a memory",
-    "show": "show facts and events of a space, or one of them with its history",
-    "profile": "show what is known about a person, by category",
-    "drift": "report how far the graph embeddings in use differ from the present graph",
-    "verify": "check the store, and compare both indexes with it, or rebuild them",
-    "export": "write all that a memory holds into one file",
-    "import": "make a memory of an exported file",
-    "forget": "erase turns, or whole spaces, from graph and indexes",
-}
-
-_QUESTION = ("question", "What to look for.")
-# Of some commands: the argument that is given without an option's name, and its help.
-_POSITIONAL = {
-    "recall": _QUESTION,
-    "explain": _QUESTION,
-    "reproduce": ("folder", "Folder of the checkpoint or adapter, with its recipe.yaml."),
-    "import": ("file", "File that locigraph export wrote."),
-}
-# Modules of commands whose names Python or another module has.
-_MODULES = {"export": "export_memory", "import": "import_memory", "profile": "profile_person"}
 
 
 class _OneLineParser(ArgumentParser):
@@ -131,7 +89,7 @@ def _choose(words: list[str]) -> None:
             fail(f"argument {shown!r} is not valid UTF-8; check the terminal's encoding")
     if words and words[0] == "help":
         words = [*words[1:2], "--help"]
-    if words and words[0] in _HELP:
+    if words and words[0] in COMMANDS:
         _run(words[0], words[1:])
         return
     if words and words[0] == "--version":
@@ -140,18 +98,21 @@ def _choose(words: list[str]) -> None:
         print(f"locigraph {metadata.version('locigraph')}")
         return
     if not words or words[0] in ("-h", "--help"):
-        print("usage: locigraph COMMAND [options]\n\ncommands:")
-        for name, text in _HELP.items():
-            print(f"  {name:<24}{text}")
+        print("usage: locigraph COMMAND [options]")
+        for room, heading in ROOMS.items():
+            print(f"\n{heading}:")
+            for command in COMMANDS.values():
+                if command.room == room:
+                    print(f"  {command.name:<24}{command.description}")
         print("\nlocigraph COMMAND --help lists a command's options; --config FILE reads them from YAML.")
         print("locigraph --version prints the version.")
         return
-    close = mistakes.COMMANDS.get(words[0]) or next(iter(difflib.get_close_matches(words[0], _HELP, n=1)), None)
+    close = mistakes.COMMANDS.get(words[0]) or next(iter(difflib.get_close_matches(words[0], COMMANDS, n=1)), None)
     fail(f"unknown command {words[0]!r}; " + (f"did you mean {close!r}?" if close else "see locigraph --help"))
 
 
 def _run(command: str, words: list[str]) -> None:
-    function = _command(command)
+    function = COMMANDS[command].function()
     parser = _parser(command)
     if command == "show" and words and not words[0].startswith("-"):
         words = ["--space", *words]
@@ -193,14 +154,15 @@ def _run(command: str, words: list[str]) -> None:
 
 @cache  # for programs that run many commands: making a parser takes longer than most commands that are refused
 def _parser(command: str) -> ArgumentParser:
-    parser = _OneLineParser(prog=f"locigraph {command}", description=_HELP[command], allow_abbrev=False)
+    parser = _OneLineParser(prog=f"locigraph {command}", description=COMMANDS[command].description, allow_abbrev=False)
     parser.add_argument("--config", action=ActionConfigFile, help="YAML file with values for the options below")
     skip: set[str | int] = set()
-    if command in _POSITIONAL:
-        name, text = _POSITIONAL[command]
+    positional = COMMANDS[command].positional
+    if positional is not None:
+        name, text = positional
         parser.add_argument(name, type=str, help=text)
         skip.add(name)
-    parser.add_function_arguments(_command(command), as_positional=False, skip=skip)
+    parser.add_function_arguments(COMMANDS[command].function(), as_positional=False, skip=skip)
     lists = mistakes.name_lists(parser)
     if lists:
         parser.epilog = f'names: separated by commas, or a JSON list: {lists[0]} a,b or {lists[0]} \'["a", "b"]\''
@@ -300,14 +262,6 @@ def _without_names(words: Sequence[str], function: Callable[..., None]) -> tuple
     return plain, names
 
 
-def _command(name: str) -> Callable[..., None]:
-    from importlib import import_module
-
-    name = _MODULES.get(name, name.replace("-", "_"))
-    function: Callable[..., None] = getattr(import_module(f"locigraph.scripts.{name}"), name)
-    return function
-
-
 def _quiet() -> None:
     """Keep third-party log lines and warnings out of the output; errors are still shown."""
     import logging
@@ -325,11 +279,11 @@ def _quiet() -> None:
 
 def _tables(words: Sequence[str]) -> dict[str, str]:
     """The text for each mark in help texts, such as ``<strategies>``: a table's names, some with descriptions."""
+    from locigraph.assembly.queries import QUERY_GENERATORS
+    from locigraph.assembly.strategies import STRATEGIES, recalled
     from locigraph.consolidation.extractors import EXTRACTORS
     from locigraph.kg.corpora import FORMATS
     from locigraph.kg.schema import NODE_TYPES
-    from locigraph.scripts.assembly.queries import QUERY_GENERATORS
-    from locigraph.scripts.assembly.strategies import STRATEGIES, recalled
 
     def described(rows: Iterable[Any]) -> str:
         return "; ".join(f"{row.name}: {row.description.removesuffix('.')}" for row in rows)
@@ -363,11 +317,6 @@ def _wrapped(line: str, width: int) -> str:
     option = _OPTION.match(line)
     indent = " " * (option.end() if option else len(line) - len(line.lstrip()))
     return line if len(line) <= width else textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False)
-
-
-def run_file(file: str) -> None:
-    """Run the command that a file of this package defines, for ``python -m scripts.<command>``."""
-    main([Path(file).stem.replace("_", "-"), *sys.argv[1:]])
 
 
 def fail(message: str, *, code: int = 2) -> NoReturn:

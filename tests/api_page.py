@@ -27,14 +27,14 @@ This page is generated from the docstrings by `python -m tests.api_page`.
 """
 #: Heading, import, file, and the public classes in it.
 _PARTS = [
-    ("A memory", "from locigraph import Memory", "scripts/memory/memory.py", ["Memory"]),
-    ("For asyncio", "from locigraph import AsyncMemory", "scripts/memory/async_memory.py", ["AsyncMemory"]),
-    ("What `Memory.recall` returns", "from locigraph import Hit, Recalled", "scripts/memory/recalled.py", ["Recalled"]),
+    ("A memory", "from locigraph import Memory", "locigraph/memory/memory.py", ["Memory"]),
+    ("For asyncio", "from locigraph import AsyncMemory", "locigraph/memory/async_memory.py", ["AsyncMemory"]),
+    ("What `Memory.recall` returns", "from locigraph import Hit, Recalled", "locigraph/memory/recalled.py", ["Recalled"]),  # noqa: E501
     ("", "", "retrieval/protocols.py", ["Hit", "Timing"]),
     ("", "", "retrieval/packing.py", ["Context"]),
     ("What `Memory.explain` returns", "", "training/explanation.py", ["Explanation", "Influence"]),
-    ("What `Memory.profile` returns", "", "scripts/memory/profile.py", ["Profile", "Statement"]),
-    ("What `Memory.state` returns", "", "scripts/memory/recalled.py", ["MemoryState"]),
+    ("What `Memory.profile` returns", "", "locigraph/memory/profile.py", ["Profile", "Statement"]),
+    ("What `Memory.state` returns", "", "locigraph/memory/recalled.py", ["MemoryState"]),
     ("Owners of spaces", "", "kg/types.py", ["Scope"]),
     ("LangChain", "from locigraph.langchain import MemoryRetriever", "locigraph/langchain.py", ["MemoryRetriever"]),
     (

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from locigraph.assembly import defaults
 from locigraph.consolidation.errors import ConsolidationError
 from locigraph.consolidation.pipeline import Consolidator
 from locigraph.consolidation.space_state import SpaceState
@@ -29,7 +30,7 @@ from locigraph.retrieval.packing import count_tokens
 from locigraph.retrieval.text.text_adapter import read_adapter
 from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL, CachedTextEncoder
 from locigraph.scripts import cli
-from locigraph.scripts.assembly import defaults
+from locigraph.scripts.command_table import COMMANDS, Command
 from locigraph.scripts.console import mistakes
 from locigraph.training.checkpoint import load_checkpoint
 from tests.fakes import FakeEncoder
@@ -325,7 +326,7 @@ def test_a_configuration_of_any_kind_is_one_line(
     assert_one_line_and_code_2(code, error, *words)
 
 
-@pytest.mark.parametrize("command", cli._HELP)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_that_takes_names_takes_them_by_commas_and_as_a_list(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -343,16 +344,16 @@ def test_every_option_that_takes_names_takes_them_by_commas_and_as_a_list(
 
 
 def test_the_options_that_take_names_are_these() -> None:
-    assert {option for command in cli._HELP for option in mistakes.name_lists(cli._parser(command))} == {
+    assert {option for command in COMMANDS for option in mistakes.name_lists(cli._parser(command))} == {
         "--also", "--baselines", "--checkpoints", "--corpus.categories", "--corpus.conversations", "--metrics",
         "--model.excluded_relations", "--pairs", "--speaker", "--strategies", "--test", "--turns", "--types",
         "--variants", "--without",
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("command", cli._HELP)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_of_a_command_is_explained(command: str) -> None:
-    function = cli._command(command)
+    function = COMMANDS[command].function()
     explained = set(re.findall(r"^        (\w+): ", str(function.__doc__), re.MULTILINE))
     assert {*signature(function).parameters} - {"question"} <= explained
 
@@ -829,9 +830,9 @@ def test_an_interrupt_at_any_moment_is_one_line(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for name in ("_command", "_tables", "_quiet"):
+    for owner, name in (Command, "function"), (cli, "_tables"), (cli, "_quiet"):
         with monkeypatch.context() as patch:
-            patch.setattr(cli, name, interrupt)
+            patch.setattr(owner, name, interrupt)
             code, _, error = run(capsys, "build", *(["--help"] if name == "_tables" else []))
         assert_one_line_and_code_2(code, error, "interrupted; run the same command again and build will continue")
 
@@ -870,7 +871,7 @@ def test_an_interrupted_program_ends_whatever_the_interrupted_call_held() -> Non
     code = """
 import sys, threading
 from locigraph import __main__
-from locigraph.scripts import cli
+from locigraph.scripts.command_table import Command
 class Call:
     def __del__(self):
         threading.Event().wait()  # as gRPC does for a call that was interrupted while it was set up
@@ -878,7 +879,7 @@ def spaces() -> None:
     call = Call()
     print("begun")
     raise KeyboardInterrupt
-vars(cli)["_command"] = lambda name: spaces
+Command.function = lambda row: spaces
 sys.argv = ["locigraph", "spaces"]
 __main__.main()
 """
@@ -890,9 +891,10 @@ __main__.main()
 _FULL_DISK = """
 import errno, os
 from locigraph.scripts import cli
+from locigraph.scripts.command_table import Command
 def spaces() -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/part", None, "runs/model.ckpt")
-vars(cli)["_command"] = lambda name: spaces
+Command.function = lambda row: spaces
 cli.main(["spaces"])
 """
 

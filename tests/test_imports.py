@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.packages import PACKAGES
+
 #: The packages of this project that each package may import, besides itself.
 ALLOWED = {
     "kg": set[str](),
@@ -15,7 +16,10 @@ ALLOWED = {
     "gnn": {"kg"},
     "retrieval": {"kg"},
     "training": {"kg", "gnn", "retrieval"},
-    "scripts": {"kg", "consolidation", "gnn", "retrieval", "training"},
+    "assembly": {"kg", "consolidation", "gnn", "retrieval", "training"},
+    "memory": {"kg", "consolidation", "gnn", "retrieval", "training", "assembly"},
+    "serving": {"kg", "consolidation", "retrieval", "training", "assembly", "memory"},
+    "scripts": {"kg", "consolidation", "gnn", "retrieval", "training", "assembly", "memory", "serving"},
 }
 #: Third-party packages that a package must not import.
 FORBIDDEN = {
@@ -51,24 +55,24 @@ def test_imports_are_found_wherever_they_stand(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("package", ALLOWED)
 def test_packages_import_only_what_lies_below_them(package: str) -> None:
-    files = sorted((ROOT / package).rglob("*.py"))
+    files = sorted(PACKAGES[package].rglob("*.py"))
     assert files
     for path in files:
         ours = imported(path) & {*ALLOWED, "tests", "benchmarks"}
         wrong = ours - ALLOWED[package] - {package}
-        assert not wrong, f"{path.relative_to(ROOT)} imports {sorted(wrong)}"
+        assert not wrong, f"{path} imports {sorted(wrong)}"
 
 
 @pytest.mark.parametrize("package", FORBIDDEN)
 def test_packages_do_without_what_belongs_to_others(package: str) -> None:
-    for path in sorted((ROOT / package).rglob("*.py")):
+    for path in sorted(PACKAGES[package].rglob("*.py")):
         wrong = imported(path) & FORBIDDEN[package]
         # The text encoder loads torch only when it is first used.
-        assert not wrong, f"{path.relative_to(ROOT)} imports {sorted(wrong)}"
+        assert not wrong, f"{path} imports {sorted(wrong)}"
 
 
 def test_no_two_files_of_the_packages_have_the_same_name() -> None:
     # By convention, each package has its own modules for errors and protocols.
     shared = {"__init__", "__main__", "errors", "protocols"}
-    names = [path.stem for package in ALLOWED for path in (ROOT / package).rglob("*.py") if path.stem not in shared]
+    names = [path.stem for folder in PACKAGES.values() for path in folder.rglob("*.py") if path.stem not in shared]
     assert sorted({name for name in names if names.count(name) > 1}) == []

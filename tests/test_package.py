@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.packages import PACKAGES, ROOT
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +31,10 @@ def test_the_wheel_installs_nothing_but_locigraph(wheel: zipfile.ZipFile) -> Non
 
 def test_the_wheel_holds_every_source_file_and_bundled_corpus(wheel: zipfile.ZipFile) -> None:
     held = set(wheel.namelist())
-    for package in ("kg", "consolidation", "gnn", "retrieval", "training", "scripts"):
-        for path in (ROOT / package).rglob("*"):
+    for package, folder in PACKAGES.items():
+        for path in folder.rglob("*"):
             if path.suffix in (".py", ".jsonl", ".txt", ".html", ".js", ".css", ".sqlite"):
-                assert f"locigraph/{path.relative_to(ROOT)}" in held
+                assert f"locigraph/{package}/{path.relative_to(folder)}" in held
 
 
 def test_the_wheel_holds_every_shipped_checkpoint_and_configuration(wheel: zipfile.ZipFile) -> None:
@@ -50,10 +50,12 @@ def test_a_checkout_without_symbolic_links_can_be_used(tmp_path: Path) -> None:
         if path.is_symlink():  # what git writes where links are switched off
             (tmp_path / "locigraph" / path.name).write_text(f"../{path.name}")
             (tmp_path / path.name).symlink_to(ROOT / path.name)
-        elif path.is_file():
+        elif path.is_dir():
+            (tmp_path / "locigraph" / path.name).symlink_to(path)
+        else:
             (tmp_path / "locigraph" / path.name).write_bytes(path.read_bytes())
     code = (
-        "import locigraph; from locigraph import Memory; from locigraph.scripts.assembly import defaults as d\n"
+        "import locigraph; from locigraph import Memory; from locigraph.assembly import defaults as d\n"
         "from pathlib import Path; import sys\n"
         "print(Path(locigraph.__file__).parent, sys.modules['locigraph.kg'].__file__)\n"
         "print(d.SHIPPED_ADAPTER.is_dir(), d.SHIPPED_CHECKPOINT.is_dir())\n"

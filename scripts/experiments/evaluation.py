@@ -9,6 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from locigraph.assembly import defaults, graphs, opening
+from locigraph.assembly.fold_task import Asker, FoldTask
+from locigraph.assembly.queries import notes_of, version_of
+from locigraph.assembly.search_parts import SearchParts, indexer_of, reranked
+from locigraph.assembly.settings import EncoderSettings, GraphSettings, IndexSettings
+from locigraph.assembly.space_indexes import SpaceIndexes
+from locigraph.assembly.strategies import STRATEGIES, Strategy, made_of
 from locigraph.consolidation.linking import Linker
 from locigraph.consolidation.protocols import Extractor
 from locigraph.kg.corpora import Corpus
@@ -23,13 +30,6 @@ from locigraph.retrieval.multi_query import with_queries
 from locigraph.retrieval.protocols import Retriever
 from locigraph.retrieval.query_generator import QueryGenerator
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder, plain_and_adapted
-from locigraph.scripts.assembly import defaults, graphs, opening
-from locigraph.scripts.assembly.fold_task import Asker, FoldTask
-from locigraph.scripts.assembly.queries import notes_of, version_of
-from locigraph.scripts.assembly.search_parts import SearchParts, indexer_of, reranked
-from locigraph.scripts.assembly.settings import EncoderSettings, GraphSettings, IndexSettings
-from locigraph.scripts.assembly.space_indexes import SpaceIndexes
-from locigraph.scripts.assembly.strategies import STRATEGIES, Strategy, made_of
 from locigraph.scripts.experiments import learning, provenance
 from locigraph.scripts.experiments.result_files import write_results
 from locigraph.training.checkpoint import Checkpoint

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from locigraph.assembly.language_models import of_stage
+from locigraph.assembly.settings import LLMSettings
 from locigraph.consolidation.errors import LanguageModelError
 from locigraph.consolidation.ledger import Origin, Purpose
 from locigraph.consolidation.prompting import prompt
@@ -17,8 +19,6 @@ from locigraph.kg.counts import STORED_NAMES, Spent
 from locigraph.kg.store import Store
 from locigraph.kg.store.remembered import of_space
 from locigraph.kg.types import SpaceId, TurnState
-from locigraph.scripts.assembly.language_models import of_stage
-from locigraph.scripts.assembly.settings import LLMSettings
 
 #: What decides the replies of language models, by stage and part; as JSON it is part of a result.
 Setup = Mapping[str, Mapping[str, Any]]

@@ -7,6 +7,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from locigraph.assembly import opening
+from locigraph.assembly.graphs import views_of
+from locigraph.assembly.language_models import clients_of
+from locigraph.assembly.settings import EncoderSettings, GraphSettings, WriterSettings
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.counts import counted
 from locigraph.kg.errors import LocigraphError
@@ -14,10 +18,6 @@ from locigraph.kg.files import parsed_json
 from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation.leaks import Fold
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts.assembly import opening
-from locigraph.scripts.assembly.graphs import views_of
-from locigraph.scripts.assembly.language_models import clients_of
-from locigraph.scripts.assembly.settings import EncoderSettings, GraphSettings, WriterSettings
 from locigraph.scripts.experiments import provenance
 from locigraph.training.config import ModelConfig, Settings, TrainerConfig, TrainingConfig, changed
 from locigraph.training.folds import FoldTrainer

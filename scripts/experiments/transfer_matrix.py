@@ -9,6 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from locigraph.assembly import opening
+from locigraph.assembly.fold_task import Asker
+from locigraph.assembly.graphs import views_of
+from locigraph.assembly.options import names
+from locigraph.assembly.search_parts import SearchParts
+from locigraph.assembly.settings import EncoderSettings, GraphSettings
+from locigraph.assembly.strategies import STRATEGIES, Strategy, made_of
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.name_list import Names
@@ -23,13 +30,6 @@ from locigraph.retrieval.evaluation.outcomes import StrategyRun
 from locigraph.retrieval.evaluation.question_scores import write_question_scores
 from locigraph.retrieval.evaluation.summary import summarise
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts.assembly import opening
-from locigraph.scripts.assembly.fold_task import Asker
-from locigraph.scripts.assembly.graphs import views_of
-from locigraph.scripts.assembly.options import names
-from locigraph.scripts.assembly.search_parts import SearchParts
-from locigraph.scripts.assembly.settings import EncoderSettings, GraphSettings
-from locigraph.scripts.assembly.strategies import STRATEGIES, Strategy, made_of
 from locigraph.scripts.experiments import learning, provenance
 from locigraph.scripts.experiments.result_files import learnt_questions
 from locigraph.training.checkpoint import Checkpoint, load_checkpoint

@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
 
+from locigraph.assembly.build_context import HybridContext
 from locigraph.consolidation.classification import Classifier
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.linking import Linker
@@ -19,7 +20,6 @@ from locigraph.consolidation.pipeline import Consolidator
 from locigraph.consolidation.reflection import Reflector
 from locigraph.kg.store import Store
 from locigraph.kg.types import TurnId
-from locigraph.scripts.assembly.build_context import HybridContext
 from tests.fakes import MONDAY, SPACE, FakeEncoder, make_turn, make_turns
 
 ENCODER = FakeEncoder(512)

@@ -13,10 +13,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from locigraph.assembly.build_context import HybridContext
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.pipeline import Consolidator
 from locigraph.kg.store import Store
-from locigraph.scripts.assembly.build_context import HybridContext
 from tests.fakes import SPACE, FakeEncoder, make_turns
 
 TURNS = make_turns(

@@ -19,14 +19,14 @@ from typing import Any
 
 import yaml
 
+from locigraph.assembly.settings import CorpusSettings, EncoderSettings, LLMSettings
 from locigraph.consolidation.cassette import BUNDLED
 from locigraph.kg import corpora
 from locigraph.kg.corpora import Conversation, load_corpus
 from locigraph.kg.files import replace_file
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
-from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings, LLMSettings
-from locigraph.scripts.build import build
+from locigraph.scripts.commands.memory.build import build
 from tests.consolidation.stub_server import Stub, stub_server
 
 SPACE = "harbor"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from locigraph.assembly.build_context import HybridContext
 from locigraph.consolidation import classification
 from locigraph.consolidation.blueprint import Wording
 from locigraph.consolidation.cassette import Cassette
@@ -17,7 +18,6 @@ from locigraph.consolidation.llm import ChatClient, Endpoint
 from locigraph.consolidation.pipeline import Consolidator
 from locigraph.kg.store import Store
 from locigraph.kg.types import GraphChange, NewNode, NewRelation, NodeId, NodeStatus, NodeUpdate, Relation
-from locigraph.scripts.assembly.build_context import HybridContext
 from tests.consolidation.endpoints import NOWHERE
 from tests.consolidation.stub_server import Stub, stub_server
 from tests.databases import Place

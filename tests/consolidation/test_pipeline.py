@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from locigraph.assembly.build_context import HybridContext
 from locigraph.consolidation.blueprint import (
     AddNode,
     AddRelation,
@@ -35,7 +36,6 @@ from locigraph.kg.schema import NODE_TYPES, NodeType, searchable_types
 from locigraph.kg.store import Store
 from locigraph.kg.types import NodeId, NodeStatus, SpaceId, Turn, TurnId, TurnState
 from locigraph.retrieval.index.documents import LexicalIndex
-from locigraph.scripts.assembly.build_context import HybridContext
 from tests.consolidation.interrupted import build
 from tests.databases import Place
 from tests.fakes import (

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from locigraph.assembly.build_context import HybridContext
 from locigraph.consolidation.blueprint import AddNode, Blueprint, Mention, UpdateNode
 from locigraph.consolidation.errors import ConsolidationError
 from locigraph.consolidation.extractors.rules import RuleExtractor
@@ -18,7 +19,6 @@ from locigraph.consolidation.pipeline import Consolidator
 from locigraph.consolidation.protocols import Context
 from locigraph.kg.store import Store
 from locigraph.kg.types import NodeId, SpaceId, Turn, TurnId, TurnState
-from locigraph.scripts.assembly.build_context import HybridContext
 from tests.consolidation import beside
 from tests.fakes import SPACE, FakeContext, FakeEncoder, FakeExtractor, make_turn, make_turns
 from tests.kg.dumps import QUEUE, dump

@@ -18,6 +18,7 @@ import httpx
 import pytest
 from pydantic import Field
 
+from locigraph.assembly.build_context import HybridContext
 from locigraph.consolidation import llm
 from locigraph.consolidation.cassette import Cassette, CassetteMode
 from locigraph.consolidation.errors import ReplyFormatError
@@ -28,7 +29,6 @@ from locigraph.consolidation.pipeline import Consolidator
 from locigraph.consolidation.replies import Form, filled, strict_schema
 from locigraph.kg.store import Store
 from locigraph.kg.types import TurnState
-from locigraph.scripts.assembly.build_context import HybridContext
 from tests.consolidation.endpoints import NOWHERE
 from tests.fakes import SPACE, FakeEncoder, make_turns
 from tests.scripts.test_llm_build import graph_of

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from locigraph.assembly.build_context import HybridContext
 from locigraph.consolidation.cassette import Cassette
 from locigraph.consolidation.llm import ChatClient, Endpoint
 from locigraph.consolidation.pipeline import Consolidator
@@ -17,7 +18,6 @@ from locigraph.consolidation.reflection import Reflected, Reflector
 from locigraph.kg.errors import UnknownTurnError
 from locigraph.kg.store import Store
 from locigraph.kg.types import GraphChange, NewRelation, NodeId, NodeStatus, NodeUpdate, TurnId
-from locigraph.scripts.assembly.build_context import HybridContext
 from tests.consolidation.stub_server import Stub, stub_server
 from tests.databases import Place
 from tests.fakes import MONDAY, SPACE, FakeContext, FakeEncoder, FakeExtractor, change_of, fact, make_turns

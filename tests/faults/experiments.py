@@ -19,15 +19,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from locigraph.scripts.ablate import ablate
-from locigraph.scripts.adapt import adapt
-from locigraph.scripts.assembly import opening
-from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings, GraphSettings
-from locigraph.scripts.build import build
-from locigraph.scripts.evaluate import evaluate
-from locigraph.scripts.search import search
-from locigraph.scripts.train import train
-from locigraph.scripts.transfer import transfer
+from locigraph.assembly import opening
+from locigraph.assembly.settings import CorpusSettings, EncoderSettings, GraphSettings
+from locigraph.scripts.commands.memory.build import build
+from locigraph.scripts.commands.research.ablate import ablate
+from locigraph.scripts.commands.research.evaluate import evaluate
+from locigraph.scripts.commands.research.search import search
+from locigraph.scripts.commands.research.transfer import transfer
+from locigraph.scripts.commands.training.adapt import adapt
+from locigraph.scripts.commands.training.train import train
 from locigraph.training.config import AdapterConfig
 from tests.fakes_graph import CPU, small_settings
 from tests.fakes_models import tiny_text_encoder

@@ -29,6 +29,7 @@ from locigraph.kg.store import Store
 from locigraph.kg.times import optional_epoch, optional_moment
 from locigraph.kg.types import Turn
 from locigraph.scripts import cli
+from locigraph.scripts.command_table import COMMANDS
 from tests.faults import workbench
 from tests.faults.children import as_process, in_child
 from tests.faults.corpora import SOUND
@@ -55,7 +56,7 @@ _RAW = (
     b"a: &a [x, x]\n" + b"".join(b"a%d: &a [*a, *a, *a, *a]\n" % i for i in range(30)),
 )
 #: All commands except ``demo``, which needs no input, with their required options.
-_COMMANDS = {command: {"space": "x"} if command in ("recall", "explain", "forget") else {} for command in cli._HELP}
+_COMMANDS = {command: {"space": "x"} if command in ("recall", "explain", "forget") else {} for command in COMMANDS}
 del _COMMANDS["demo"]
 #: Commands that would do much work if nothing were wrong: their configuration is only resolved.
 _MAKE_MUCH = ("ablate", "build", "evaluate", "search", "serve", "transfer")

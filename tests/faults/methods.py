@@ -14,10 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from locigraph.assembly import opening
+from locigraph.assembly.search_parts import indexer_of
 from locigraph.kg.counts import Spent
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
 from locigraph.kg.types import GraphChange, NodeId, NodeStatus, NodeUpdate, SpaceId, TurnId
+from locigraph.memory import AsyncMemory, Memory
 from locigraph.retrieval.index.descriptions import DescriptionIndexer
 from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
@@ -25,9 +28,6 @@ from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.index.milvus_collection import Collection
 from locigraph.retrieval.index.scoped_vectors import ScopedVectors
 from locigraph.retrieval.protocols import GraphVectors, SearchFilter, VectorMatch
-from locigraph.scripts.assembly import opening
-from locigraph.scripts.assembly.search_parts import indexer_of
-from locigraph.scripts.memory import AsyncMemory, Memory
 from locigraph.training.live_embeddings import LiveEmbeddings
 from tests.fakes_graph import small_checkpoint
 from tests.faults.workbench import FakeCachedEncoder

@@ -9,11 +9,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-_PACKAGES = ("kg", "consolidation", "gnn", "retrieval", "training", "scripts")
-_ROOT = Path(__file__).parents[2]
+from tests.packages import PACKAGES
+
 _CALLS = re.compile(r"re\.(compile|search|match|fullmatch|split|findall|finditer|subn?)")
 _DEEPEST = 3  # a tuple of rows, each with a tuple of patterns
 
@@ -22,8 +21,8 @@ _DEEPEST = 3  # a tuple of rows, each with a tuple of patterns
 def patterns() -> dict[str, re.Pattern[str]]:
     """All patterns that modules hold, also inside tables, and all that functions use as literals, by location."""
     found: dict[str, re.Pattern[str]] = {}
-    for package in _PACKAGES:
-        for each in pkgutil.walk_packages([str(_ROOT / package)], f"locigraph.{package}."):
+    for package, folder in PACKAGES.items():
+        for each in pkgutil.walk_packages([str(folder)], f"locigraph.{package}."):
             if each.name.endswith((".__main__", ".migrations.env")):  # these run when they are imported
                 continue
             for name, value in vars(importlib.import_module(each.name)).items():
@@ -51,9 +50,9 @@ def _within(value: Any, depth: int) -> Iterator[re.Pattern[str]]:
 
 def _in_functions() -> Iterator[tuple[str, str | None]]:
     """Locations of calls of ``re`` in functions, each with its pattern; None if the pattern is not a literal."""
-    for package in _PACKAGES:
-        for file in sorted((_ROOT / package).rglob("*.py")):
-            module = ".".join(file.relative_to(_ROOT).with_suffix("").parts)
+    for package, folder in PACKAGES.items():
+        for file in sorted(folder.rglob("*.py")):
+            module = ".".join((package, *file.relative_to(folder).with_suffix("").parts))
             for function in ast.walk(ast.parse(file.read_text())):
                 if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                     for call in ast.walk(function):

@@ -20,14 +20,14 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
+from locigraph.assembly import opening
+from locigraph.assembly.settings import EncoderSettings
+from locigraph.assembly.strategies import recalled
 from locigraph.kg.types import SpaceId
+from locigraph.memory import Memory
 from locigraph.scripts import cli
-from locigraph.scripts.assembly import opening
-from locigraph.scripts.assembly.settings import EncoderSettings
-from locigraph.scripts.assembly.strategies import recalled
-from locigraph.scripts.memory import Memory
-from locigraph.scripts.serving.application import application
-from locigraph.scripts.serving.keys import Caller, Keyring
+from locigraph.serving.application import application
+from locigraph.serving.keys import Caller, Keyring
 from tests.fakes_graph import small_checkpoint
 from tests.faults.children import in_child
 from tests.faults.tenants import hostile_name

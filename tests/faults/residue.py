@@ -31,7 +31,7 @@ from pyarrow import parquet
 from locigraph.kg.embedded_text import in_context
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import MilvusIndex
-from locigraph.scripts.forget import forget
+from locigraph.scripts.commands.memory.forget import forget
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import TEXT_DIM
 from tests.faults import workbench

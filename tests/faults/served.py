@@ -18,8 +18,8 @@ from typing import Any
 
 import httpx
 
-from locigraph.scripts import serve
-from locigraph.scripts.memory import Memory
+from locigraph.memory import Memory
+from locigraph.scripts.commands.memory import serve
 from tests.faults import workbench
 from tests.faults.children import in_child
 
@@ -39,7 +39,7 @@ class _Told:
 
 def load() -> None:
     """Import the modules that serving needs."""
-    for name in ("uvicorn", "locigraph.scripts.serving.application"):
+    for name in ("uvicorn", "locigraph.serving.application"):
         import_module(name)
 
 

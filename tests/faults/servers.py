@@ -22,12 +22,12 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from locigraph.assembly.search_parts import indexer_of
 from locigraph.kg.errors import LocigraphError, UnknownSpaceError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
+from locigraph.memory import Memory
 from locigraph.retrieval.errors import IndexUnavailableError
-from locigraph.scripts.assembly.search_parts import indexer_of
-from locigraph.scripts.memory import Memory
 from tests.faults import workbench
 from tests.faults.children import ChildError, in_child
 from tests.faults.cuts import Counter, synced

@@ -11,17 +11,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
 
+from locigraph.assembly import opening
+from locigraph.assembly.settings import CorpusSettings, LLMSettings
 from locigraph.kg.embedded_text import TURN_BEFORE
 from locigraph.kg.errors import LocigraphError
+from locigraph.memory import Memory
 from locigraph.retrieval.index.descriptions import DESCRIPTIONS
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.text.text_adapter import TextAdapter
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts import average, build, classify, forget, link, recall, reflect, refresh, resolve, verify
-from locigraph.scripts.assembly import opening
-from locigraph.scripts.assembly.settings import CorpusSettings, LLMSettings
-from locigraph.scripts.memory import Memory
+from locigraph.scripts.commands.memory import build, classify, forget, link, recall, reflect, resolve, verify
+from locigraph.scripts.commands.training import average, refresh
 from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import TEXT_DIM, small_checkpoint

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from locigraph.scripts.assembly import opening
-from locigraph.scripts.assembly.settings import EncoderSettings
+from locigraph.assembly import opening
+from locigraph.assembly.settings import EncoderSettings
 from tests.fakes_graph import small_checkpoint
 from tests.faults.workbench import FakeCachedEncoder
 

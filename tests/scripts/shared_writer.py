@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from locigraph.scripts.assembly import opening
-from locigraph.scripts.assembly.settings import EncoderSettings, IndexSettings
-from locigraph.scripts.memory import Memory
+from locigraph.assembly import opening
+from locigraph.assembly.settings import EncoderSettings, IndexSettings
+from locigraph.memory import Memory
 from tests.faults.workbench import AdaptedEncoder
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from locigraph.scripts.ablate import ablate
-from locigraph.scripts.assembly import opening
+from locigraph.assembly import opening
+from locigraph.scripts.commands.research.ablate import ablate
 from tests.fakes_graph import CPU, small_settings
 from tests.faults.workbench import FakeCachedEncoder
 from tests.scripts.test_evaluation import written

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from locigraph.assembly.opening import read_corpus
+from locigraph.assembly.settings import CorpusSettings
 from locigraph.consolidation import llm
 from locigraph.kg.types import Question, SpaceId
 from locigraph.retrieval.evaluation.contexts import write_contexts
 from locigraph.retrieval.evaluation.outcomes import PackedContext, StrategyRun
-from locigraph.scripts.assembly.opening import read_corpus
-from locigraph.scripts.assembly.settings import CorpusSettings
 from tests.consolidation.stub_server import Stub, stub_server
 from tests.test_cli import assert_one_line_and_code_2, run
 

@@ -16,10 +16,10 @@ from locigraph.consolidation.pipeline import Consolidator
 from locigraph.kg.errors import LocigraphError, UnknownSpaceError
 from locigraph.kg.store import Store
 from locigraph.kg.types import NodeId, Scope, SpaceId, TurnId
+from locigraph.memory import Memory, Recalled
+from locigraph.memory.known_nodes import KnownNodes
+from locigraph.memory.parts import Parts
 from locigraph.retrieval.index.hot_spaces import HotSpaces
-from locigraph.scripts.memory import Memory, Recalled
-from locigraph.scripts.memory.known_nodes import KnownNodes
-from locigraph.scripts.memory.parts import Parts
 from locigraph.training.live_embeddings import LiveEmbeddings
 from tests.scripts.test_memory import SALE, opened
 

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from locigraph.assembly import batch_jobs, build_job, opening, refresh_job
+from locigraph.assembly.batch_jobs import Workers, portions, workers_of
+from locigraph.assembly.build_job import BuildJob
+from locigraph.assembly.refresh_job import RefreshJob
+from locigraph.assembly.settings import EncoderSettings, IndexSettings
 from locigraph.consolidation.errors import ConsolidationError
 from locigraph.kg.corpora import load_corpus
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.types import ANYBODY
 from locigraph.kg.views import View
-from locigraph.scripts.assembly import batch_jobs, build_job, opening, refresh_job
-from locigraph.scripts.assembly.batch_jobs import Workers, portions, workers_of
-from locigraph.scripts.assembly.build_job import BuildJob
-from locigraph.scripts.assembly.refresh_job import RefreshJob
-from locigraph.scripts.assembly.settings import EncoderSettings, IndexSettings
 from locigraph.training.embedding_refresh import ViewWriter
 from tests.faults.workbench import AdaptedEncoder
 from tests.scripts.shared_writer import opened

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from locigraph.assembly.settings import CorpusSettings
 from locigraph.kg.errors import LocigraphError, TurnConflictError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
-from locigraph.scripts.ablate import ablate
-from locigraph.scripts.adapt import adapt
-from locigraph.scripts.assembly.settings import CorpusSettings
-from locigraph.scripts.build import build
-from locigraph.scripts.evaluate import evaluate
-from locigraph.scripts.forget import forget
-from locigraph.scripts.search import search
-from locigraph.scripts.train import train
+from locigraph.scripts.commands.memory.build import build
+from locigraph.scripts.commands.memory.forget import forget
+from locigraph.scripts.commands.research.ablate import ablate
+from locigraph.scripts.commands.research.evaluate import evaluate
+from locigraph.scripts.commands.research.search import search
+from locigraph.scripts.commands.training.adapt import adapt
+from locigraph.scripts.commands.training.train import train
 from tests.fakes import make_conversation
 
 TEXTS = ("I sold the blue bike to Tom.", "My sister plays the oboe.", "We moved to Porto in spring.")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from locigraph.retrieval.evaluation.question_scores import write_question_scores
-from locigraph.scripts.compare import compare
+from locigraph.scripts.commands.research.compare import compare
 from tests.retrieval.evaluation.planted import planted_questions, planted_run
 
 

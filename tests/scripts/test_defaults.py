@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from locigraph.assembly import defaults
+from locigraph.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
 from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL
-from locigraph.scripts.assembly import defaults
-from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings
 from tests.faults.workbench import FakeCachedEncoder
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from locigraph import Memory
 from locigraph.kg.errors import LocigraphError, UnknownSpaceError
-from locigraph.scripts.drift import drift
+from locigraph.scripts.commands.training.drift import drift
 
 TURN = {"session": "s1", "speaker": "Ana", "text": "I sold the blue bike to Tom."}
 

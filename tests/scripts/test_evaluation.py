@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from locigraph.assembly import defaults, opening
+from locigraph.assembly.settings import REMEMBERED, CorpusSettings, EncoderSettings, GraphSettings
 from locigraph.kg.store import Store
 from locigraph.retrieval.errors import IndexMismatchError
-from locigraph.scripts.assembly import defaults, opening
-from locigraph.scripts.assembly.settings import REMEMBERED, CorpusSettings, EncoderSettings, GraphSettings
-from locigraph.scripts.build import build
-from locigraph.scripts.demo import demo
-from locigraph.scripts.evaluate import evaluate
-from locigraph.scripts.recall import recall
+from locigraph.scripts.commands.memory.build import build
+from locigraph.scripts.commands.memory.demo import demo
+from locigraph.scripts.commands.memory.recall import recall
+from locigraph.scripts.commands.research.evaluate import evaluate
 from tests.faults.workbench import FakeCachedEncoder, conversation
 
 TWO = CorpusSettings("sample", conversations=["harbor", "ward"])
@@ -86,7 +86,9 @@ def test_the_demo_names_a_command_that_a_shell_reads_whatever_its_folder_is_call
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # The package's attribute of this name is the function.
-    monkeypatch.setattr(importlib.import_module("locigraph.scripts.evaluate"), "evaluate", lambda **options: None)
+    monkeypatch.setattr(
+        importlib.import_module("locigraph.scripts.commands.research.evaluate"), "evaluate", lambda **options: None
+    )
     demo(corpus=TWO, output="my runs", encoder=EncoderSettings(cache="a cache.sqlite"))
     command = shlex.split(capsys.readouterr().out.splitlines()[-1])
     assert command[:2] == ["locigraph", "recall"]

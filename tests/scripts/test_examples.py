@@ -12,8 +12,8 @@ import pytest
 from locigraph import Memory
 
 EXAMPLES = {
-    "scripts.memory.memory": "",
-    "scripts.memory.async_memory": "",
+    "memory.memory": "",
+    "memory.async_memory": "",
     "langchain": "langchain_core",
     "llama_index": "llama_index",
 }

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from locigraph.assembly.settings import CorpusSettings
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
-from locigraph.scripts.assembly.settings import CorpusSettings
-from locigraph.scripts.build import build
-from locigraph.scripts.forget import forget
+from locigraph.scripts.commands.memory.build import build
+from locigraph.scripts.commands.memory.forget import forget
 
 SAID = ("Ana: My PIN is 4711.", "Ben: Keep it to yourself.", "Ana: We moved to Porto.")
 

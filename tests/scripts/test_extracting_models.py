@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from locigraph.scripts.assembly.settings import LLMSettings, ScribeSettings
+from locigraph.assembly.settings import LLMSettings, ScribeSettings
 from locigraph.scripts.experiments.extracting_models import names_of, setup_of
 
 HERE, THERE = "http://here/v1", "http://there/v1"

@@ -72,7 +72,7 @@ import sys
 from pathlib import Path
 from locigraph import Memory
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts.assembly import opening
+from locigraph.assembly import opening
 from tests.fakes import FakeEncoder
 
 class Encoder(CachedTextEncoder):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from locigraph.assembly.graphs import GraphWriter, build_graph, builders_of, encoded_of, views_of
 from locigraph.consolidation.blueprint import Blueprint, Mention
 from locigraph.consolidation.errors import ConsolidationError
 from locigraph.consolidation.extractors.rules import RuleExtractor
@@ -18,7 +19,6 @@ from locigraph.kg.corpora import Conversation, Corpus
 from locigraph.kg.errors import LocigraphError, StoreError, TurnConflictError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, Turn, TurnId, TurnState
-from locigraph.scripts.assembly.graphs import GraphWriter, build_graph, builders_of, encoded_of, views_of
 from tests.consolidation.extractors.test_names import has_spacy_names
 from tests.fakes import MONDAY, SPACE, FakeEncoder, FakeExtractor, make_conversation, make_turn, make_turns
 from tests.kg.dumps import QUEUE, dump

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from locigraph.assembly import graphs
+from locigraph.assembly.build_context import HybridContext
 from locigraph.consolidation.cassette import Cassette
 from locigraph.consolidation.extractors.language_model import MAX_CLOSED, LLMExtractor
 from locigraph.consolidation.llm import ChatClient, Endpoint
@@ -16,8 +18,6 @@ from locigraph.consolidation.pipeline import Consolidator
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.store import Store
 from locigraph.kg.types import NodeStatus
-from locigraph.scripts.assembly import graphs
-from locigraph.scripts.assembly.build_context import HybridContext
 from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes import OTHER_SPACE, SPACE, FakeEncoder, make_conversation
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from locigraph.assembly.settings import WriterSettings
 from locigraph.consolidation.errors import LimitReachedError
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.types import Question, SpaceId
 from locigraph.kg.views import Views
 from locigraph.retrieval.evaluation.leaks import Fold
-from locigraph.scripts.assembly.settings import WriterSettings
 from locigraph.scripts.experiments.learning import question_writer, settings_of, settings_of_folds, training_set
 from locigraph.training.config import ModelConfig, Settings, TrainingConfig
 from tests.consolidation.endpoints import endpoint

@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 
+from locigraph.assembly.build_context import HybridContext
+from locigraph.assembly.language_models import clients_of
+from locigraph.assembly.settings import LLMSettings, ScribeSettings
 from locigraph.consolidation import llm
 from locigraph.consolidation.cassette import Cassette, CassetteMode
 from locigraph.consolidation.errors import LimitReachedError
@@ -24,9 +27,6 @@ from locigraph.consolidation.pipeline import Consolidator, versions_of
 from locigraph.kg.corpora import Conversation, load_corpus
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, TurnState
-from locigraph.scripts.assembly.build_context import HybridContext
-from locigraph.scripts.assembly.language_models import clients_of
-from locigraph.scripts.assembly.settings import LLMSettings, ScribeSettings
 from tests.consolidation.endpoints import NOWHERE
 from tests.consolidation.stub_server import FAULTS, Stub, extracted, stub_server
 from tests.fakes import FakeEncoder

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from locigraph.assembly.build_context import HybridContext
 from locigraph.consolidation.cassette import Cassette
 from locigraph.consolidation.extractors.language_model import LLMExtractor
 from locigraph.consolidation.llm import ChatClient, Endpoint
@@ -20,7 +21,6 @@ from locigraph.retrieval.index.descriptions import DescriptionIndexer
 from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.strategies.hybrid import HybridRetriever
-from locigraph.scripts.assembly.build_context import HybridContext
 from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes import MONDAY, SPACE, FakeEncoder, make_turns
 

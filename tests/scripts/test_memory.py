@@ -26,6 +26,10 @@ from hypothesis import strategies as st
 
 import locigraph
 from locigraph import Memory
+from locigraph.assembly import opening
+from locigraph.assembly.graphs import GraphWriter
+from locigraph.assembly.settings import EncoderSettings, IndexSettings, LLMSettings
+from locigraph.assembly.strategies import STRATEGIES, recalled
 from locigraph.consolidation.errors import LanguageModelError, LimitReachedError
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.pipeline import Consolidator
@@ -34,18 +38,14 @@ from locigraph.kg.corpora import load_corpus
 from locigraph.kg.errors import LocigraphError, StoreError, TurnConflictError, UnknownSpaceError
 from locigraph.kg.store import Store
 from locigraph.kg.types import Node, SpaceId, Turn, TurnId
+from locigraph.memory import Recalled
+from locigraph.memory.parts import Parts
 from locigraph.retrieval.errors import IndexUnavailableError, TextEncoderError
 from locigraph.retrieval.index.milvus_collection import Collection
-from locigraph.scripts.assembly import opening
-from locigraph.scripts.assembly.graphs import GraphWriter
-from locigraph.scripts.assembly.settings import EncoderSettings, IndexSettings, LLMSettings
-from locigraph.scripts.assembly.strategies import STRATEGIES, recalled
-from locigraph.scripts.explain import explain
-from locigraph.scripts.forget import forget
-from locigraph.scripts.memory import Recalled
-from locigraph.scripts.memory.parts import Parts
-from locigraph.scripts.show import show
-from locigraph.scripts.spaces import spaces
+from locigraph.scripts.commands.memory.explain import explain
+from locigraph.scripts.commands.memory.forget import forget
+from locigraph.scripts.commands.memory.show import show
+from locigraph.scripts.commands.memory.spaces import spaces
 from locigraph.training.live_embeddings import LiveEmbeddings
 from locigraph.training.pseudo_questions import questions_about
 from tests.consolidation.extractors.test_names import needs_spacy

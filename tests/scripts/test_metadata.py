@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from locigraph import Memory
+from locigraph.assembly.strategies import recalled
 from locigraph.kg.errors import LocigraphError
-from locigraph.scripts.assembly.strategies import recalled
-from locigraph.scripts.forget import forget
-from locigraph.scripts.recall import recall
+from locigraph.scripts.commands.memory.forget import forget
+from locigraph.scripts.commands.memory.recall import recall
 from tests.faults.residue import files_with
 
 TURN: dict[str, Any] = {"space": "ana", "session": "s1", "speaker": "Ana"}

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from locigraph.assembly.opening import text_cache, vector_index
+from locigraph.assembly.settings import EncoderSettings, IndexSettings
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
-from locigraph.scripts.assembly.opening import text_cache, vector_index
-from locigraph.scripts.assembly.settings import EncoderSettings, IndexSettings
 
 
 def test_every_store_has_an_index_file_of_its_own(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from locigraph import Memory
 from locigraph.kg.errors import LocigraphError, StoreError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
-from locigraph.scripts.export_memory import export_memory
-from locigraph.scripts.import_memory import import_memory
+from locigraph.scripts.commands.memory.export_memory import export_memory
+from locigraph.scripts.commands.memory.import_memory import import_memory
 from tests.kg.dumps import QUEUE, dump
 
 DERIVED = (*QUEUE, "embeddings", "word_statistics", "alembic_version")

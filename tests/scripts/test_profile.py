@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from locigraph.kg.errors import LocigraphError
+from locigraph.memory import Memory, Profile
 from locigraph.retrieval.packing import count_tokens
 from locigraph.scripts import cli
-from locigraph.scripts.memory import Memory, Profile
-from locigraph.scripts.serving.keys import Caller
-from locigraph.scripts.serving.operations import OPERATIONS
+from locigraph.serving.keys import Caller
+from locigraph.serving.operations import OPERATIONS
 
 SAID = [
     ("ana", "Ana", "I live in Rome with my two cats.", "2024-01-01", "a1"),

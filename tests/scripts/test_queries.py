@@ -16,8 +16,8 @@ from locigraph.consolidation.llm import ChatClient, Endpoint
 from locigraph.consolidation.query_writer import QueriesForm, QueryForm, messages_of
 from locigraph.consolidation.replies import strict_schema
 from locigraph.kg.schema import searchable_types
+from locigraph.memory import Recalled
 from locigraph.retrieval.query_generator import SearchQuery, WrittenQueries
-from locigraph.scripts.memory import Recalled
 from tests.consolidation.endpoints import NOWHERE
 from tests.consolidation.stub_server import Stub, stub_server
 from tests.test_cli import assert_one_line_and_code_2, run

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from locigraph import Memory
-from locigraph.scripts.assembly import options
-from locigraph.scripts.explain import explain
-from locigraph.scripts.recall import recall
-from locigraph.scripts.serving.operations import Answer, Explained
+from locigraph.assembly import options
+from locigraph.scripts.commands.memory.explain import explain
+from locigraph.scripts.commands.memory.recall import recall
+from locigraph.serving.operations import Answer, Explained
 
 
 @pytest.mark.parametrize(

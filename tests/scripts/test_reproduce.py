@@ -8,8 +8,8 @@ import yaml
 from safetensors.numpy import save_file
 
 from locigraph.scripts import cli
+from locigraph.scripts.commands.training.reproduce import reproduce
 from locigraph.scripts.experiments.recipe import difference, read_recipe
-from locigraph.scripts.reproduce import reproduce
 
 SHIPPED = Path(__file__).parents[2] / "checkpoints"
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 import yaml
 
+from locigraph.assembly import graphs
+from locigraph.assembly.language_models import clients_of
+from locigraph.assembly.opening import read_corpus, text_encoder
+from locigraph.assembly.settings import CorpusSettings, EncoderSettings, LLMSettings
 from locigraph.consolidation.cassette import BUNDLED
 from locigraph.kg.corpora import Corpus, load_corpus
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
 from locigraph.kg.types import Node, NodeId, SpaceId, TurnState
-from locigraph.scripts.assembly import graphs
-from locigraph.scripts.assembly.language_models import clients_of
-from locigraph.scripts.assembly.opening import read_corpus, text_encoder
-from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings, LLMSettings
 from tests.consolidation import sample_cassette
 
 pytestmark = pytest.mark.long  # encodes a hundred texts with the real text encoder

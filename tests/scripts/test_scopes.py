@@ -12,18 +12,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from locigraph import Memory
+from locigraph.assembly import opening
+from locigraph.assembly.settings import CorpusSettings
+from locigraph.assembly.strategies import STRATEGIES, recalled
 from locigraph.kg.errors import LocigraphError, StoreError, UnknownScopeError, UnknownSpaceError
 from locigraph.kg.types import Scope, SpaceId
-from locigraph.scripts import spaces, verify
-from locigraph.scripts.assembly import opening
-from locigraph.scripts.assembly.settings import CorpusSettings
-from locigraph.scripts.assembly.strategies import STRATEGIES, recalled
-from locigraph.scripts.build import build
-from locigraph.scripts.forget import forget
-from locigraph.scripts.memory import Recalled
-from locigraph.scripts.recall import recall
-from locigraph.scripts.serving.keys import Caller, ForbiddenSpaceError
-from locigraph.scripts.serving.operations import OPERATIONS, Answer, Asked, ToForget
+from locigraph.memory import Recalled
+from locigraph.scripts.commands.memory import spaces, verify
+from locigraph.scripts.commands.memory.build import build
+from locigraph.scripts.commands.memory.forget import forget
+from locigraph.scripts.commands.memory.recall import recall
+from locigraph.serving.keys import Caller, ForbiddenSpaceError
+from locigraph.serving.operations import OPERATIONS, Answer, Asked, ToForget
 from tests.fakes_graph import small_checkpoint
 from tests.faults.residue import files_with
 from tests.faults.workbench import FakeCachedEncoder, conversation

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from locigraph.assembly.settings import DEFAULT, REMEMBERED, IndexSettings
 from locigraph.consolidation.errors import LanguageModelError, LimitReachedError
 from locigraph.consolidation.merging import Merged
 from locigraph.kg.counts import counted
@@ -22,9 +23,8 @@ from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts.assembly import second_passes
-from locigraph.scripts.assembly.second_passes import Stopped, Target
-from locigraph.scripts.assembly.settings import DEFAULT, REMEMBERED, IndexSettings
+from locigraph.scripts.commands.memory import second_passes
+from locigraph.scripts.commands.memory.second_passes import Stopped, Target
 from tests.consolidation.endpoints import endpoint
 from tests.fakes_graph import small_checkpoint
 from tests.fakes_models import tiny_text_encoder

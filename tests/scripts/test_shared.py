@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import pytest
 
+from locigraph.assembly.settings import IndexSettings
 from locigraph.kg.errors import LocigraphError, StoreError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
-from locigraph.scripts.assembly.settings import IndexSettings
-from locigraph.scripts.memory import Memory
-from locigraph.scripts.serve import serve
+from locigraph.memory import Memory
+from locigraph.scripts.commands.memory.serve import serve
 from tests.faults.workbench import prepare
 from tests.scripts.shared_writer import opened
 from tests.servers.running import require_running
@@ -163,7 +163,7 @@ def assert_whole(memory: Memory, space: str, turns: Collection[str]) -> None:
     assert {turn.turn_id for turn in graph.turns(SpaceId(space))} == {*turns}
     assert graph.misplaced() == {}
     memory.flush()
-    from locigraph.scripts.assembly.search_parts import indexer_of
+    from locigraph.assembly.search_parts import indexer_of
 
     indexer = indexer_of(graph, memory._parts.index(), memory._encoder)
     assert all(each.is_clean for each in indexer.verify())

@@ -12,18 +12,18 @@ from typing import Any, cast
 
 import pytest
 
+from locigraph.assembly.graphs import build_graph
+from locigraph.assembly.opening import partial_memory
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.counts import Spent
 from locigraph.kg.errors import LocigraphError, UnknownNodeError, UnknownSpaceError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, TurnId
-from locigraph.scripts.assembly.graphs import build_graph
-from locigraph.scripts.assembly.opening import partial_memory
 from locigraph.scripts.cli import main
+from locigraph.scripts.commands.memory.show import show
+from locigraph.scripts.commands.memory.spaces import spaces
 from locigraph.scripts.console.node_lines import lines_of
-from locigraph.scripts.show import show
-from locigraph.scripts.spaces import spaces
 from tests.fakes import MONDAY, FakeEncoder, make_conversation
 
 

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import pytest
 
+from locigraph.assembly.graphs import GraphWriter
 from locigraph.consolidation.cassette import Cassette
 from locigraph.consolidation.errors import LanguageModelError, LimitReachedError
 from locigraph.consolidation.extractors.language_model import LLMExtractor
@@ -22,7 +23,6 @@ from locigraph.consolidation.llm import ChatClient, Endpoint
 from locigraph.kg.corpora import load_corpus
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, Turn, TurnState
-from locigraph.scripts.assembly.graphs import GraphWriter
 from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes import FakeEncoder
 from tests.scripts.test_llm_build import graph_of

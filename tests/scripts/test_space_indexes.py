@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from locigraph import Memory
+from locigraph.assembly import opening
+from locigraph.assembly.search_parts import SearchParts
+from locigraph.assembly.settings import EncoderSettings, IndexSettings
+from locigraph.assembly.space_indexes import KeptIndexes, SpaceIndexes
+from locigraph.assembly.strategies import STRATEGIES as TABLE
+from locigraph.assembly.strategies import made_of
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, TurnId
 from locigraph.retrieval.index.milvus_collection import Collection
 from locigraph.retrieval.index.scoped_vectors import ScopedVectors
 from locigraph.retrieval.protocols import SearchFilter
-from locigraph.scripts.assembly import opening
-from locigraph.scripts.assembly.search_parts import SearchParts
-from locigraph.scripts.assembly.settings import EncoderSettings, IndexSettings
-from locigraph.scripts.assembly.space_indexes import KeptIndexes, SpaceIndexes
-from locigraph.scripts.assembly.strategies import STRATEGIES as TABLE
-from locigraph.scripts.assembly.strategies import made_of
 from tests.fakes import MONDAY, SPACE, FakeEncoder, make_turns, side_by_side
 from tests.kg.test_snapshot import planted
 from tests.scripts.test_memory import SALE, Adapted, opened

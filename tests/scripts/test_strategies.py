@@ -10,6 +10,9 @@ from typing import cast
 import pytest
 import yaml
 
+from locigraph.assembly.search_parts import SearchParts
+from locigraph.assembly.strategies import STRATEGIES, Strategy, made, made_of, recalled
+from locigraph.assembly.strategy_choice import chosen, comparisons, require_adapter, unused_options
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
@@ -17,9 +20,6 @@ from locigraph.retrieval.protocols import DEFAULT_TOP_K, Result, Retriever, Snap
 from locigraph.retrieval.stopwatch import Stopwatch
 from locigraph.retrieval.strategies.weighted_sum import FusionRetriever
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts.assembly.search_parts import SearchParts
-from locigraph.scripts.assembly.strategies import STRATEGIES, Strategy, made, made_of, recalled
-from locigraph.scripts.assembly.strategy_choice import chosen, comparisons, require_adapter, unused_options
 from tests.fakes import SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import TEXT_DIM, make_snapshot, small_checkpoint
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from locigraph.assembly.settings import CorpusSettings, EncoderSettings, GraphSettings
+from locigraph.assembly.strategies import STRATEGIES
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.registry import UnknownNameError
 from locigraph.kg.store import Store
-from locigraph.scripts.assembly.settings import CorpusSettings, EncoderSettings, GraphSettings
-from locigraph.scripts.assembly.strategies import STRATEGIES
+from locigraph.scripts.commands.research.transfer import transfer
 from locigraph.scripts.experiments.transfer_matrix import BASELINES, TransferMatrix
-from locigraph.scripts.transfer import transfer
 from tests.fakes_graph import CPU, small_settings
 
 PUBLISHED = ["gaama-adapted", "assomem-adapted", "magma-adapted", "tempr-adapted", "hipporag-adapted"]

@@ -13,6 +13,8 @@ import pytest
 from sqlalchemy import Connection
 from sqlalchemy.dialects import sqlite
 
+from locigraph.assembly import opening
+from locigraph.assembly.graphs import GraphWriter
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.kg.errors import InvalidVectorError, LocigraphError
 from locigraph.kg.store import Store, faults
@@ -20,9 +22,7 @@ from locigraph.kg.types import SpaceId, TurnId
 from locigraph.retrieval.index.descriptions import DESCRIPTIONS
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus import MilvusIndex
-from locigraph.scripts.assembly import opening
-from locigraph.scripts.assembly.graphs import GraphWriter
-from locigraph.scripts.verify import verify
+from locigraph.scripts.commands.memory.verify import verify
 from tests.faults.workbench import FakeCachedEncoder
 from tests.scripts.test_memory import SALE, opened, unlogged
 

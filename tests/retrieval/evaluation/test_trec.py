@@ -8,7 +8,7 @@ import pytest
 from locigraph.retrieval.evaluation.errors import EvaluationError
 from locigraph.retrieval.evaluation.metrics import score_ranking
 from locigraph.retrieval.evaluation.trec import export_trec
-from locigraph.scripts.compare import compare
+from locigraph.scripts.commands.research.compare import compare
 from locigraph.scripts.experiments.result_files import write_rankings
 from tests.retrieval.evaluation.test_question_scores import outcomes, run
 

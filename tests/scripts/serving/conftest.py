@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from locigraph.scripts.serving.keys import Keyring
+from locigraph.serving.keys import Keyring
 from tests.scripts.conftest import make_place
 from tests.scripts.serving.servers import KEYS, serving
 

@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 
-from locigraph.scripts.serving.workers import run_workers
+from locigraph.serving.workers import run_workers
 
 
 def echo(listener: socket.socket) -> None:

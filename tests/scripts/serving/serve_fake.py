@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from locigraph.scripts.assembly import opening
+from locigraph.assembly import opening
 from locigraph.scripts.cli import main
 from tests.faults.workbench import FakeCachedEncoder
 

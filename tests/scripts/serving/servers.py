@@ -16,10 +16,10 @@ import httpx
 import uvicorn
 
 from locigraph import Memory
-from locigraph.scripts.serve import _bound
-from locigraph.scripts.serving.application import application
-from locigraph.scripts.serving.keys import Caller, Keyring
-from locigraph.scripts.serving.limits import connection_class
+from locigraph.scripts.commands.memory.serve import _bound
+from locigraph.serving.application import application
+from locigraph.serving.keys import Caller, Keyring
+from locigraph.serving.limits import connection_class
 
 KEYS = {
     "key-of-ana-and-her-team": Caller("ana", ("ana", "team/*")),

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from locigraph import Memory
 from locigraph.kg.store import Store
-from locigraph.scripts import verify
-from locigraph.scripts.serving.keys import Keyring
-from locigraph.scripts.serving.operations import OPERATIONS
+from locigraph.scripts.commands.memory import verify
+from locigraph.serving.keys import Keyring
+from locigraph.serving.operations import OPERATIONS
 from tests.scripts.serving.servers import KEYS, bearer, serving
 
 TURN = {"space": "ana", "session": "s1", "speaker": "Ana", "text": "I sold the blue bike to Tom."}

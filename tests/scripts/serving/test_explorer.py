@@ -10,7 +10,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
-from locigraph.scripts.serving.keys import Keyring
+from locigraph.serving.keys import Keyring
 from tests.scripts.serving.servers import KEYS, bearer, serving
 
 expect.set_options(timeout=60_000)  # a busy machine is slow, not wrong

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from locigraph.kg.errors import LocigraphError
-from locigraph.scripts.serving.keys import KEYS_VARIABLE, OWNER, Caller, ForbiddenSpaceError, read_keys
+from locigraph.serving.keys import KEYS_VARIABLE, OWNER, Caller, ForbiddenSpaceError, read_keys
 
 SECRET = "0123456789abcdef"
 ONE = {"name": "agent", "key": SECRET, "spaces": ["ana", "team/*"]}

@@ -10,10 +10,10 @@ import httpx
 import pytest
 
 from locigraph.kg.errors import LocigraphError
-from locigraph.scripts.serving import gate, limits
-from locigraph.scripts.serving.keys import Keyring, read_keys
-from locigraph.scripts.serving.limits import HeldBytes, OnceASecond, RateLimit
-from locigraph.scripts.serving.problems import BusyError
+from locigraph.serving import gate, limits
+from locigraph.serving.keys import Keyring, read_keys
+from locigraph.serving.limits import HeldBytes, OnceASecond, RateLimit
+from locigraph.serving.problems import BusyError
 from tests.scripts.serving.servers import KEYS, serving
 
 HEAD = "POST /v1/recall HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"

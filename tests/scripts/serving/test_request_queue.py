@@ -8,12 +8,12 @@ from typing import Any, cast
 import pytest
 from pydantic import BaseModel
 
-from locigraph.scripts.memory import AsyncMemory, Memory
-from locigraph.scripts.serving import request_queue
-from locigraph.scripts.serving.keys import Caller
-from locigraph.scripts.serving.operations import OfSpace, Operation
-from locigraph.scripts.serving.problems import BusyError
-from locigraph.scripts.serving.request_queue import RequestQueue
+from locigraph.memory import AsyncMemory, Memory
+from locigraph.serving import request_queue
+from locigraph.serving.keys import Caller
+from locigraph.serving.operations import OfSpace, Operation
+from locigraph.serving.problems import BusyError
+from locigraph.serving.request_queue import RequestQueue
 
 ANYBODY = Caller("anybody", ("*",))
 FAULTS: dict[str, type[BaseException]] = {"panic": SystemExit, "stop": StopIteration}
@@ -191,7 +191,7 @@ def test_whatever_an_operation_ends_with_nobody_waits_for_good() -> None:
 
 
 def test_a_long_line_of_additions_is_written_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("locigraph.scripts.serving.request_queue._MOST_AT_ONCE", 2)
+    monkeypatch.setattr("locigraph.serving.request_queue._MOST_AT_ONCE", 2)
     done, _ = asked("add none 0", *(f"join one {number}" for number in range(5)))
     assert [len(part) for part in done] == [1, 2, 2, 1]
 

@@ -16,9 +16,9 @@ import pytest
 
 from locigraph import Memory
 from locigraph.kg.errors import LocigraphError
-from locigraph.scripts import serve as serve_module
-from locigraph.scripts import verify
-from locigraph.scripts.serve import serve
+from locigraph.scripts.commands.memory import serve as serve_module
+from locigraph.scripts.commands.memory import verify
+from locigraph.scripts.commands.memory.serve import serve
 from tests.scripts.serving.servers import environment, process
 
 TURN = {"space": "ana", "session": "s1", "speaker": "Ana"}

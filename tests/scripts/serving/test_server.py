@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from locigraph import Memory
-from locigraph.scripts.serving import server as serving
-from locigraph.scripts.serving.application import application
-from locigraph.scripts.serving.gate import Gate
-from locigraph.scripts.serving.keys import Keyring
-from locigraph.scripts.serving.server import Server
+from locigraph.serving import server as serving
+from locigraph.serving.application import application
+from locigraph.serving.gate import Gate
+from locigraph.serving.keys import Keyring
+from locigraph.serving.server import Server
 
 
 def application_of(place: Path) -> Gate:

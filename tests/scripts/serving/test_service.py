@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from locigraph.kg.errors import LocigraphError
-from locigraph.scripts.serving import request_queue
+from locigraph.serving import request_queue
 from tests.faults.workbench import FakeCachedEncoder
 from tests.scripts.serving.servers import serving
 

@@ -21,8 +21,8 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent
 
-from locigraph.scripts.serving.keys import Keyring
-from locigraph.scripts.serving.operations import OPERATIONS
+from locigraph.serving.keys import Keyring
+from locigraph.serving.operations import OPERATIONS
 from tests.scripts.serving.servers import KEYS, bearer, command, environment, serving
 
 TURN = {"space": "ana", "session": "s1", "speaker": "Ana", "text": "I sold the blue bike to Tom."}
@@ -128,7 +128,7 @@ def test_a_server_on_standard_input_stops_at_a_signal(place: Path, stop: signal.
 _UNWRITABLE = """
 import sys
 from locigraph import EncoderSettings, IndexUnavailableError, Memory
-from locigraph.scripts.serving.tools import serve_stdio
+from locigraph.serving.tools import serve_stdio
 
 class Unwritable(Memory):
     def close(self, *, flush=True):

@@ -1,0 +1,117 @@
+"""Makes clients of the language models that settings name, and limits what they may cost."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from locigraph.assembly.settings import LLMSettings, ModelSettings, ScribeSettings
+from locigraph.kg.errors import LocigraphError
+
+if TYPE_CHECKING:
+    from locigraph.consolidation.ledger import Ledger
+    from locigraph.consolidation.llm import ChatClient, Endpoint
+
+
+def of_stage(settings: ModelSettings, stage: str) -> ModelSettings:
+    """The settings of the model of a stage: all stages but the scribe use those of the architect."""
+    own = asdict(settings.scribe) if stage == "scribe" and isinstance(settings, LLMSettings) else {}
+    return replace(settings, **{name: value for name, value in own.items() if value not in (None, "")})
+
+
+def clients_of(
+    settings: ModelSettings,
+    *,
+    max_tokens: int | None = None,
+    max_cost: float | None = None,
+    ledger: Ledger | None = None,
+    option: str = "llm",
+) -> Callable[[str], ChatClient]:
+    """A function that makes the client of a stage; all stages share one cassette and one ledger.
+
+    Stages with the same model share one client too, so that what an endpoint refuses is found out, and said, once.
+
+    Args:
+        settings: The models.
+        max_tokens: Largest number of tokens; None for no limit.
+        max_cost: Largest sum; None for no limit.
+        ledger: An existing ledger, whose limits count instead; None for a new one with these limits.
+        option: Name of the option that holds the settings, for error messages. The limits are options of their own
+            beside ``llm``, but fields of any other option.
+
+    Raises:
+        LocigraphError: If a limit or another number is out of range, or the cost is limited but no prices are given.
+            The function that is returned raises it if no endpoint or no model is named.
+    """
+    from locigraph.consolidation.ledger import Ledger
+
+    of_limits = "" if option == "llm" else f"{option}."
+    for name, limit in ((f"{of_limits}max_tokens", max_tokens), (f"{of_limits}max_cost", max_cost)):
+        if limit is not None and not limit >= 0:
+            raise LocigraphError(f"{name} is {limit}; expected 0 or more, or null for no limit")
+    for name, value in ((f"{option}.timeout_s", settings.timeout_s), (f"{option}.deadline_s", settings.deadline_s)):
+        if not value > 0:
+            raise LocigraphError(f"{name} is {value}; expected a number of seconds above 0")
+    scribe, concurrency = ScribeSettings(), 1
+    if isinstance(settings, LLMSettings):
+        scribe, concurrency = settings.scribe, settings.concurrency
+    if concurrency < 1:
+        raise LocigraphError(f"{option}.concurrency is {concurrency}; expected 1 or more conversations at a time")
+    prices = [settings.input_price, settings.output_price, scribe.input_price, scribe.output_price]
+    if any(price is not None and not 0 <= price < float("inf") for price in prices):
+        raise LocigraphError(f"the prices of {option} are {prices}; expected 0 or more per million tokens")
+    if max_cost is not None and not any(prices):
+        raise LocigraphError(
+            f"{of_limits}max_cost is {max_cost}, but {option}.input_price and {option}.output_price are 0; set the "
+            "prices"
+        )
+    shared = ledger or Ledger(max_tokens=max_tokens, max_cost=max_cost)
+    made: list[tuple[Endpoint, ChatClient]] = []
+
+    def make(stage: str) -> ChatClient:
+        from locigraph.consolidation.cassette import BUNDLED, Cassette
+        from locigraph.consolidation.ledger import Prices
+        from locigraph.consolidation.llm import ChatClient, Endpoint  # openai takes a second to import
+
+        used = of_stage(settings, stage)
+        if not used.model:
+            raise LocigraphError(f"{option}.model is {used.model!r}; name the model to use")
+        if settings.cassette in BUNDLED and settings.mode != "replay":
+            raise LocigraphError(
+                f"{option}.cassette {settings.cassette!r} is bundled, for replay only; set {option}.mode to replay"
+            )
+        if not used.base_url and settings.mode != "replay":
+            raise LocigraphError(f"{option}.base_url is not set; name an endpoint, such as http://localhost:8000/v1")
+        key = os.environ.get(used.api_key_env)
+        parameters = {"temperature": settings.temperature, "max_tokens": settings.max_output_tokens}
+        endpoint = Endpoint(
+            used.base_url or "http://replayed.invalid/v1",
+            used.model,
+            key or "none",
+            None if key else used.api_key_env,
+            {name: value for name, value in parameters.items() if value is not None},
+            Prices(used.input_price, used.output_price),
+            settings.timeout_s,
+            settings.deadline_s,
+            # A replay has no waiting to overlap; one conversation after another makes the store the same byte by byte.
+            1 if settings.mode == "replay" else concurrency,
+        )
+        for same, client in made:
+            if same == endpoint:
+                return client
+        cassette = Cassette(BUNDLED.get(settings.cassette, Path(settings.cassette)), settings.mode)
+        made.append((endpoint, ChatClient(endpoint, cassette, shared)))
+        return made[-1][1]
+
+    return make
+
+
+def client_if_named(
+    stage: str, settings: ModelSettings, *, max_tokens: int | None, max_cost: float | None
+) -> ChatClient | None:
+    """The client of a stage for which a language model is optional, or None; raises as ``clients_of`` does."""
+    clients = clients_of(settings, max_tokens=max_tokens, max_cost=max_cost)
+    return clients(stage) if settings.model or settings.base_url else None

@@ -1,0 +1,185 @@
+"""What a memory holds about one person: the facts that hold now, by category, each with its day and its sources."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from locigraph.kg.errors import LocigraphError, nearest, shortened
+from locigraph.kg.language.tokens import normalised
+from locigraph.kg.schema import dated_types
+from locigraph.kg.store import Store
+from locigraph.kg.types import Node, NodeId, SpaceId, TurnId
+from locigraph.memory.known_nodes import KnownNode
+from locigraph.retrieval.hit_filters import is_kept
+from locigraph.retrieval.packing import count_tokens
+
+_FACTS, _EVENTS = "facts", "events"  # categories of those that were not classified
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A fact or an event about a person.
+
+    Attributes:
+        text: What is known.
+        category: The category that ``locigraph classify`` has put it under; ``facts`` or ``events`` without one.
+        day: The day of an event, or on which a fact was stated last; None if that is not known.
+        space: The space in which it was said.
+        turn_ids: The turns that it was taken from.
+    """
+
+    text: str
+    category: str
+    day: date | None
+    space: str
+    turn_ids: tuple[TurnId, ...]
+
+    def __str__(self) -> str:
+        when = "" if self.day is None else f"{self.day}, "
+        return f"- {self.text} ({when}{', '.join(self.turn_ids)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile(Sequence[Statement]):
+    """What is known about a person, the categories with the newest statements first; ``str`` gives it as text.
+
+    Attributes:
+        speaker: The person.
+        statements: What is known, category by category, the newest first.
+        left_out: Number of statements that did not fit into the budget.
+    """
+
+    speaker: str
+    statements: tuple[Statement, ...]
+    left_out: int = 0
+
+    def __getitem__(self, place: int) -> Statement:  # type: ignore[override]  # slices are not needed
+        return self.statements[place]
+
+    def __len__(self) -> int:
+        return len(self.statements)
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self.speaker, self.statements))
+
+    def as_json(self) -> dict[str, object]:
+        """The profile as a JSON object."""
+        return {
+            "speaker": self.speaker,
+            "statements": [
+                {
+                    "text": each.text, "category": each.category, "day": None if each.day is None else str(each.day),
+                    "space": each.space, "turn_ids": list(each.turn_ids),
+                }
+                for each in self.statements
+            ],
+            "left_out": self.left_out,
+        }  # fmt: skip
+
+
+def profile_of(
+    graph: Store,
+    known_of: Mapping[SpaceId, Mapping[NodeId, KnownNode]],
+    nodes_of: Mapping[SpaceId, Sequence[Node]],
+    *,
+    speaker: str | None,
+    budget_tokens: int,
+    now: datetime,
+) -> Profile:
+    """The profile of a person from the facts and events of some spaces.
+
+    Args:
+        graph: The store, which knows the categories.
+        known_of: What is known of the nodes of each space.
+        nodes_of: The facts and events of each space.
+        speaker: The person; None for whom most is known about.
+        budget_tokens: Size of the profile's text; what was stated last goes first.
+        now: What expires until then is left out.
+
+    Raises:
+        LocigraphError: If nobody of that name speaks in the spaces.
+    """
+    stated = [
+        (name, each)
+        for space, nodes in nodes_of.items()
+        for name, each in _stated(space, nodes, known_of[space], _categories(graph, space), now)
+    ]
+    if speaker is None:
+        counts = Counter(name for name, _ in stated)
+        speaker = min(counts, key=lambda name: (-counts[name], name)) if counts else ""
+    else:
+        speaking = {normalised("NFC", each) for space in nodes_of for each in graph.speakers(space)}
+        speaker = normalised("NFC", speaker)
+        if speaker not in speaking:
+            raise LocigraphError(f"no speaker {shortened(speaker)} in these spaces{nearest(speaker, speaking)}")
+    newest = sorted((each for name, each in stated if name == speaker), key=_age)
+    return _within(speaker, newest, budget_tokens)
+
+
+def _age(each: Statement) -> tuple[int, str]:
+    return (-each.day.toordinal() if each.day is not None else 0, each.text)
+
+
+def _within(speaker: str, newest: Sequence[Statement], budget_tokens: int) -> Profile:
+    """As many of the newest statements as the budget allows, by category."""
+    kept: list[Statement] = []
+    used, headings = count_tokens(speaker), set[str]()
+    for each in newest:
+        cost = count_tokens(str(each)) + (0 if each.category in headings else count_tokens(each.category))
+        if used + cost > budget_tokens:
+            break
+        used += cost
+        headings.add(each.category)
+        kept.append(each)
+    order = {category: place for place, category in enumerate(dict.fromkeys(each.category for each in kept))}
+    return Profile(speaker, tuple(sorted(kept, key=lambda each: order[each.category])), len(newest) - len(kept))
+
+
+def _lines(speaker: str, statements: Iterable[Statement]) -> Iterator[str]:
+    yield speaker
+    heading = None
+    for each in statements:
+        if each.category != heading:
+            yield each.category
+            heading = each.category
+        yield str(each)
+
+
+def _stated(
+    space: SpaceId,
+    nodes: Iterable[Node],
+    known: Mapping[NodeId, KnownNode],
+    categories: Mapping[NodeId, str],
+    now: datetime,
+) -> Iterator[tuple[str, Statement]]:
+    """The facts of a space that hold, and its events, each with the only speaker whose words it has."""
+    for node in nodes:
+        each = known[node.id]
+        holds = each.until is None and not each.replaced and all(is_kept(said, now) for said in each.said)
+        if each.text is None or not holds or len(each.speakers) != 1:
+            continue
+        is_event = node.type in dated_types()
+        day = node.valid_from if is_event else each.spoken_at
+        (name,) = each.speakers
+        yield (
+            normalised("NFC", name),
+            Statement(
+                each.text,
+                categories.get(node.id, _EVENTS if is_event else _FACTS),
+                None if day is None else day.date(),
+                space,
+                tuple(said.turn_id for said in each.said),
+            ),
+        )
+
+
+def _categories(graph: Store, space: SpaceId) -> dict[NodeId, str]:
+    """The labels of the categories of facts and events."""
+    named = {node.id: node.label for node in graph.nodes(space, types=["event_category", "knowledge_category"])}
+    if not named:
+        return {}
+    held = graph.relations(space)
+    return {each.target: named[each.source] for each in held if each.label == "CONTAINS" and each.source in named}

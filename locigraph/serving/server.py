@@ -1,0 +1,57 @@
+"""The HTTP server: it starts, and it shuts down without leaving a request unanswered."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from locigraph.serving.gate import Gate
+from locigraph.serving.limits import connection_class
+
+#: How long running requests may take after the server is asked to stop; then those without an answer are refused.
+_STOP_S = 8
+#: How long the server, when it is asked to stop, still reads what clients have sent by then.
+_READ_S = 0.5
+_ROUNDS = 10
+#: How long sending the refusals may take.
+_REFUSE_S = 5
+#: How long a connection stays open between two requests: longer than a busy client's pauses, since a request that is
+#: sent while the server closes the connection has no answer.
+_KEEP_ALIVE_S = 75
+
+
+class Server(uvicorn.Server):
+    """Serves an application until a signal comes.
+
+    Args:
+        app: The application, which refuses at the end the requests that have no answer.
+        greet: Called once the server is ready for clients.
+    """
+
+    def __init__(self, app: Gate, greet: Callable[[], None]) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app, log_level="warning", access_log=False, server_header=False, ws="none", lifespan="on",
+                http=connection_class(),
+                timeout_graceful_shutdown=_STOP_S + _REFUSE_S, timeout_keep_alive=_KEEP_ALIVE_S,
+            )
+        )  # fmt: skip
+        self._app = app
+        self._greet = greet
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to serve, then greet."""
+        await super().startup(sockets)
+        self._greet()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer the requests that were sent, and shut down."""
+        asyncio.get_running_loop().call_later(_STOP_S, self._app.stop)
+        # uvicorn closes connections whose request it has not read yet, even if it was sent. A busy event loop needs
+        # several rounds to read it: for the connection, its first bytes, and the rest.
+        for _ in range(_ROUNDS):
+            await asyncio.sleep(_READ_S / _ROUNDS)
+        await super().shutdown(sockets)

@@ -1,0 +1,156 @@
+"""Runs operations on a memory for HTTP and MCP in a few threads, with metrics and a limit on waiting requests."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable, Collection
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from pydantic import BaseModel
+
+from locigraph.kg.errors import LocigraphError
+from locigraph.memory import AsyncMemory, MemoryState
+from locigraph.serving.keys import Caller
+from locigraph.serving.limits import RateLimit
+from locigraph.serving.operations import Operation, Request
+from locigraph.serving.problems import INTERNAL, BusyError
+from locigraph.serving.request_queue import RequestQueue
+
+log = logging.getLogger("locigraph.serve")
+_STATE_S = 1.0
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
+class Service:
+    """A memory that serves several clients at a time.
+
+    Args:
+        memory: The memory, with a thread for each lane of the queue.
+        limit: Limit on the requests of each caller; None for none.
+        folders: Folders whose paths no error may show.
+
+    Attributes:
+        limit: As given.
+        registry: Metrics of this service.
+        not_ready: Why requests cannot be answered yet, or at all; empty once models and checkpoint are loaded.
+    """
+
+    def __init__(self, memory: AsyncMemory, *, limit: RateLimit | None = None, folders: Collection[str] = ()) -> None:
+        self._memory = memory
+        self.limit = RateLimit(sys.maxsize) if limit is None else limit
+        self._folders = sorted(folders, key=len, reverse=True)
+        self._reading: asyncio.Task[MemoryState] | None = None
+        self._last: MemoryState | None = None
+        self._queue = RequestQueue(memory, self._observe)
+        self._waiting = 0
+        self.not_ready = "models are being loaded; try again in a few seconds"
+        self.registry = CollectorRegistry()
+        self.refused = Counter(
+            "locigraph_refused", "Requests refused before they reached the memory, by status", ["status"],
+            registry=self.registry,
+        )  # fmt: skip
+        self._calls = Counter(
+            "locigraph_operations", "Operations by name and how they ended: ok, refused or failed",
+            ["operation", "end"], registry=self.registry,
+        )  # fmt: skip
+        self._waited = Histogram(
+            "locigraph_wait_seconds", "Time that an operation waited for a thread", ["operation"],
+            registry=self.registry, buckets=_SECONDS,
+        )  # fmt: skip
+        self._took = Histogram(
+            "locigraph_operation_seconds", "Time that an operation took in its thread", ["operation"],
+            registry=self.registry, buckets=_SECONDS,
+        )  # fmt: skip
+        self._running = Gauge(
+            "locigraph_waiting", "Operations that are waiting or running",
+            registry=self.registry, multiprocess_mode="livesum",
+        )  # fmt: skip
+
+    async def warm_up(self) -> None:
+        """Load the models and the checkpoint, so that the first answer need not wait for them."""
+        try:
+            await self._memory.warm_up()
+            # The models and libraries stay. Without this, the garbage collector would look through all of their objects
+            # again and again, during which nothing is answered.
+            gc.collect()
+            gc.freeze()
+            self.not_ready = ""
+        except LocigraphError as error:  # the server keeps running, and refuses each request with the reason
+            self.not_ready = str(self._told(error))
+        except Exception as error:
+            log_crash(error)
+            self.not_ready = INTERNAL
+
+    async def state(self, read: Callable[[], MemoryState]) -> MemoryState:
+        """The state of the memory; while a long write blocks reading it, the last known state.
+
+        Args:
+            read: Reads the state; it is called in a thread, without waiting in the queue of requests.
+
+        Raises:
+            BusyError: If no state is known.
+            LocigraphError: If the memory cannot answer.
+        """
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(asyncio.to_thread(read))
+        done, _ = await asyncio.wait([self._reading], timeout=_STATE_S)
+        if done:
+            try:
+                self._last = self._reading.result()
+            except LocigraphError as error:
+                raise self._told(error) from None
+        if self._last is None:
+            raise BusyError("the memory is busy writing; try again in a few seconds")
+        return self._last
+
+    async def perform(self, operation: Operation[Any], asked: Request, caller: Caller) -> BaseModel:
+        """Perform an operation, and return its answer; one of many turns counts as so many requests.
+
+        Raises:
+            BusyError: If too many requests are waiting, or the service is stopped before there is an answer.
+            LocigraphError: As ``Operation.perform``.
+        """
+        self._waiting += 1
+        self._running.set(self._waiting)
+        end = "failed"
+        try:
+            if not self.limit.charge(caller.name, asked.size - 1):
+                raise BusyError(f"key {caller.name!r} has added more turns than it has requests; try again later")
+            answer = await self._queue.answer(operation, asked, caller)
+            end = "ok"
+        except LocigraphError as error:
+            end = "refused"
+            raise self._told(error) from None
+        finally:
+            self._waiting -= 1
+            self._running.set(self._waiting)
+            self._calls.labels(operation.name, end).inc()
+        return answer
+
+    def _told(self, error: LocigraphError) -> LocigraphError:
+        """The error as clients may see it: without the folders in which this machine keeps its files."""
+        said = str(error)
+        for folder in self._folders:
+            said = said.replace(f"{folder}{os.sep}", "")
+        error.args = (said,)
+        return error
+
+    def stop(self) -> None:
+        """Refuse all requests without an answer, and all new ones."""
+        self._queue.stop()
+
+    def _observe(self, name: str, waited: float, took: float) -> None:
+        self._waited.labels(name).observe(waited)
+        self._took.labels(name).observe(took)
+
+
+def log_crash(error: BaseException) -> None:
+    """Log where an unexpected error came from, without its message, which may quote conversations."""
+    frames = reversed(traceback.extract_tb(error.__traceback__)[-8:])
+    log.error("%s at %s", type(error).__name__, " < ".join(f"{frame.filename}:{frame.lineno}" for frame in frames))

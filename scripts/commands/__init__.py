@@ -1,0 +1,1 @@
+"""The commands, in three rooms: for those who keep a memory, who train, and who measure."""

@@ -1,0 +1,1 @@
+"""Commands that build, ask, show, change, serve and move a memory."""

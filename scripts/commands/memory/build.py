@@ -1,0 +1,162 @@
+"""``locigraph build``: turn conversations into a graph and its index."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from locigraph.assembly.settings import (
+    DEFAULT,
+    REMEMBERED,
+    CorpusSettings,
+    EncoderSettings,
+    IndexSettings,
+    LLMSettings,
+)
+from locigraph.kg.counts import counted
+
+if TYPE_CHECKING:
+    from locigraph.kg.store import TurnFailure
+    from locigraph.kg.types import SpaceId, TurnId
+
+
+def build(
+    *,
+    corpus: CorpusSettings = CorpusSettings(),
+    consolidation: str = "rules",
+    store: str = "data/graph.sqlite",
+    index: IndexSettings = IndexSettings(),
+    encoder: EncoderSettings = REMEMBERED,
+    checkpoint: str | None = DEFAULT,
+    llm: LLMSettings = LLMSettings(),
+    max_tokens: int | None = None,
+    max_cost: float | None = None,
+    dry_run: bool = False,
+    redact: bool = False,
+    retry_failed: bool = False,
+    user: str | None = None,
+    agent: str | None = None,
+    workers: int = 1,
+    ray: str | None = None,
+) -> None:
+    """Read conversations, consolidate every turn into the graph, and index it. Can be interrupted and run again.
+
+    Files may hold new sessions, further turns of known ones, or everything again; forgotten turns are skipped.
+
+    Exits with code 1 if turns failed: they can be found by their own words, but no facts were extracted from them.
+
+    Args:
+        corpus: Conversations to read.
+        consolidation: Extractor that builds the graph: <extractors>.
+        store: SQLite file of the graph, or the URL of a PostgreSQL database.
+        index: Vector index.
+        encoder: Text encoder.
+        checkpoint: Checkpoint whose graph embeddings are kept up to date, for v2; ``default`` for the one that the
+            store remembers, or the shipped one; null for none.
+        llm: Language models, for the extractor ``llm``.
+        max_tokens: Limit on the tokens that these read and write for the graph, including earlier runs; at the limit
+            the command stops with exit code 3, and it continues when it is run again with a higher limit.
+        max_cost: The same limit for the cost, in the currency of the prices.
+        dry_run: Whether to only report what would be built and what it would cost, without calling models or writing
+            anything.
+        redact: Whether to replace what looks like a password, key or card number before anything is stored.
+        retry_failed: Whether to try failed turns again.
+        user: User to whom the conversations belong, for ``locigraph recall --user``; null sets none.
+        agent: Agent to which the conversations belong, for ``locigraph recall --agent``; null sets none.
+        workers: Number of processes that build conversations; more than one needs a store and an index on servers, and
+            the extra ``ray``.
+        ray: Address of a Ray cluster that runs the workers; null for this machine.
+    """
+    from collections import Counter
+    from functools import partial
+
+    from locigraph.assembly import defaults, exports, graphs, opening
+    from locigraph.assembly.batch_jobs import workers_of
+    from locigraph.assembly.build_job import BuildJob
+    from locigraph.assembly.language_models import clients_of
+    from locigraph.assembly.refresh_job import RefreshJob
+    from locigraph.assembly.search_parts import indexer_of
+    from locigraph.consolidation.errors import LanguageModelError
+    from locigraph.consolidation.protocols import MeteredExtractor
+    from locigraph.kg.schema import EPISODE
+    from locigraph.kg.store import Store
+    from locigraph.kg.types import Scope
+    from locigraph.scripts.console.terminal import printable, spaces_list
+
+    running = workers_of(workers, ray, store, index)
+    loaded = opening.read_corpus(corpus, store=store)
+    for note in loaded.notes:
+        print(printable(note))
+    if redact:
+        loaded = graphs.redacted(loaded)
+    clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
+    extractor = graphs.extractor_for(consolidation, loaded, clients)
+    if dry_run:
+        with opening.present_store(store) as present:
+            print(spaces_list(loaded.conversations, frozenset() if present is None else {*present.spaces()}))
+            print(graphs.foreseen(loaded, extractor, present))
+        return
+    with Store(store) as graph:
+        print(spaces_list(loaded.conversations, {*graph.spaces()}))
+        used = defaults.encoder_settings(encoder, graph, checkpoint)
+        text_encoder = opening.text_encoder(used)
+        with opening.vector_index(index, graph) as vectors:
+            # Before everything that takes long, since a named checkpoint may turn out to be unusable.
+            embeddings, missing = defaults.opened_embeddings(graph, vectors, text_encoder, checkpoint)
+            defaults.remember_encoder(graph, used, text_encoder)
+            forgotten = exports.forgotten_of(loaded, graph)
+            told, notes = exports.as_first_stored(loaded, graph, forgotten)
+            if retry_failed:
+                graphs.make_failed_pending(loaded, graph)
+            failed: dict[SpaceId, list[TurnFailure]] = {}
+            stopped = None
+            scope = Scope(user, agent)
+            build_here = partial(graphs.build_graph, told, extractor, graph, text_encoder, scope)
+            build_there = partial(BuildJob(store, used, consolidation, scope).run, told, running)
+            try:
+                failed = build_here() if running.is_this_process else build_there()
+            except LanguageModelError as error:  # a limit or an outage: what is done is indexed, so it can be searched
+                stopped = error
+            indexer_of(graph, vectors, text_encoder).drain(progress=True)
+            if embeddings is not None and checkpoint is not None:
+                folder = defaults.checkpoint_folder(checkpoint, graph)
+                refreshing = RefreshJob(store, index, used, str(folder))
+                writer = refreshing.writer(graph.counts_of_type(EPISODE), running)
+                embeddings.update(progress="refresh", writer=writer)
+                defaults.remember_checkpoint(graph, folder)
+            known = {*graph.spaces()}
+            counts: Counter[str] = Counter()
+            for conversation in loaded.conversations:
+                counts += graph.node_counts(conversation.space) if conversation.space in known else Counter()
+    if isinstance(extractor, MeteredExtractor):
+        for line in extractor.ledger.lines():
+            print(line)
+    if stopped is not None:
+        raise stopped
+    held = ", ".join(f"{n} {t}" for t, n in sorted(counts.items()))
+    built = sum(conversation.space in known for conversation in loaded.conversations)
+    of_all = counted(built, "space") if built == len(known) else f"{built} of {counted(len(known), 'space')}"
+    print(f"{of_all} in {graph.url}: {held or 'no nodes'}")
+    notes += [f"v1 will answer questions, since v2 cannot be used: {missing}"] if missing else []
+    for note in notes:
+        print(note)
+    for line in (*_skipped(forgotten), *_failures(failed)):
+        print(printable(line))
+    if failed:
+        raise SystemExit(1)
+
+
+def _skipped(forgotten: Mapping[SpaceId, Collection[TurnId]]) -> Iterator[str]:
+    """A line for each space of which forgotten turns were skipped."""
+    for space, number in {space: len(gone) for space, gone in forgotten.items() if gone}.items():
+        cure = f"to allow this again, run locigraph forget --restore --space {shlex.quote(space)}, then build again"
+        yield f"{space}: {counted(number, 'forgotten turn')} skipped; {cure}"
+
+
+def _failures(failed: Mapping[SpaceId, Sequence[TurnFailure]]) -> Iterator[str]:
+    """A line for each space of which turns failed."""
+    for space, failures in failed.items():
+        first = f"{failures[0].turn_id} ({failures[0].error})"
+        said = f"{space}: {counted(len(failures), 'turn')} failed and kept only the text, for example {first}"
+        yield f"{said}; retry with --retry_failed true"

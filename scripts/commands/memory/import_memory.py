@@ -1,0 +1,49 @@
+"""``locigraph import``: a memory from a file that ``locigraph export`` wrote."""
+
+from __future__ import annotations
+
+from locigraph.assembly.settings import REMEMBERED, EncoderSettings
+
+
+def import_memory(file: str, *, store: str = "data/graph.sqlite", encoder: EncoderSettings = REMEMBERED) -> None:
+    """Make a memory of an exported file, on any database: all of it or, after an error, nothing.
+
+    Vectors are made again: those of texts here, those of the graph with the first question about a space, or for all
+    spaces with locigraph verify.
+
+    Args:
+        file: File that locigraph export wrote.
+        store: The graph, which must not exist or be empty.
+        encoder: Text encoder; by default the one that the exported memory remembers.
+    """
+    import gzip
+    import io
+    import zlib
+    from contextlib import ExitStack
+    from pathlib import Path
+
+    from tqdm import tqdm
+
+    from locigraph.assembly import defaults, opening
+    from locigraph.assembly.graphs import embed_all
+    from locigraph.kg.counts import counted
+    from locigraph.kg.errors import LocigraphError, StoreError
+    from locigraph.kg.store import Store
+    from locigraph.scripts.console.terminal import printable
+
+    try:
+        with ExitStack() as opened:
+            is_packed = file.endswith(".gz")
+            raw = opened.enter_context(Path(file).open("rb"))
+            lines = io.TextIOWrapper(gzip.GzipFile(fileobj=raw) if is_packed else raw, encoding="utf-8")
+            graph = opened.enter_context(Store(store))
+            rows = graph.import_lines(opened.enter_context(tqdm(lines, desc="import", unit="row")))
+            settings = defaults.encoder_settings(encoder, graph)
+            plain = opening.text_encoder(settings).without_adapter()
+            embed_all(graph.spaces(), graph, plain)
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise LocigraphError(f"{file}: cannot be read ({reason}), so nothing was imported") from error
+    except StoreError as error:
+        raise LocigraphError(f"{file}: {error}") from error
+    print(printable(f"{counted(rows, 'row')} of {file} imported into {store}"))

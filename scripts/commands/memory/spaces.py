@@ -1,0 +1,50 @@
+"""``locigraph spaces``: what a memory holds, space by space."""
+
+from __future__ import annotations
+
+
+def spaces(*, store: str = "data/graph.sqlite", json: bool = False) -> None:
+    """List the spaces of a memory: user, agent, numbers of turns, facts and events, times of the first and last turn.
+
+    Args:
+        store: The graph.
+        json: Whether to print JSON, one object for each space, instead of a table.
+    """
+    from json import dumps
+    from typing import Any
+
+    from locigraph.assembly.opening import existing_store
+    from locigraph.kg.counts import counted
+    from locigraph.kg.types import TurnState
+    from locigraph.scripts.console.terminal import printable
+
+    with existing_store(store) as graph:
+        rows = list[dict[str, Any]]()
+        for space, scope in graph.scopes().items():
+            turns, states, nodes = graph.turns(space), graph.turn_counts(space), graph.node_counts(space)
+            dates = sorted(turn.spoken_at for turn in turns if turn.spoken_at is not None)
+            rows.append(
+                {
+                    "space": space,
+                    "user": scope.user,
+                    "agent": scope.agent,
+                    "turns": len(turns),
+                    "pending": states[TurnState.PENDING],
+                    "failed": states[TurnState.FAILED],
+                    "facts": nodes["knowledge_node"],
+                    "events": nodes["event_node"],
+                    "first": dates[0].date().isoformat() if dates else None,
+                    "last": dates[-1].date().isoformat() if dates else None,
+                }
+            )
+    if json:
+        print("\n".join(dumps(row) for row in rows))
+        return
+    for row in rows:
+        held, facts, events = (counted(row[f"{what}s"], what) for what in ("turn", "fact", "event"))
+        waiting = "".join(f", {row[state]} {state}" for state in ("pending", "failed") if row[state])
+        whose = "".join(f"  {field} {row[field]}" for field in ("user", "agent") if row[field])
+        days = f"  {row['first']} to {row['last']}" if row["first"] else ""
+        print(printable(f"{row['space']}{whose}  {held}{waiting}  {facts}  {events}{days}"))
+    if not rows:
+        print("the memory is empty")

@@ -1,0 +1,1 @@
+"""Commands that compare strategies, settings and language models on questions with known answers."""

@@ -1,0 +1,1 @@
+"""Commands that train text adapters and graph networks, and bring embeddings up to date."""
