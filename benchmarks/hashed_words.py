@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from locigraph.kg.language.tokens import terms
+from locigraph.kg.language.terms import terms
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 
 #: Width of its vectors.

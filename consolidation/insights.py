@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from locigraph.kg.language.dates import MONTHS, WEEKDAYS
 from locigraph.kg.language.negation import is_negated
-from locigraph.kg.language.tokens import STOP_WORDS, stem
+from locigraph.kg.language.terms import stem
+from locigraph.kg.language.tokens import STOP_WORDS
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import NodeId
 

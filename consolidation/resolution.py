@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from locigraph.kg.language.tokens import STOP_WORDS, signed_words, terms, words
+from locigraph.kg.language.terms import terms
+from locigraph.kg.language.tokens import STOP_WORDS, signed_words, words
 from locigraph.kg.schema import MERGED_INTO
 from locigraph.kg.types import Node, NodeId
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from locigraph.gnn.errors import GraphError
 from locigraph.gnn.relations import NetworkRelation
 from locigraph.gnn.sketch import HashedFeatures, LexicalStatistics
-from locigraph.kg.language.tokens import terms
+from locigraph.kg.language.terms import terms
 from locigraph.kg.schema import EPISODE, NODE_TYPES
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import Turn

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.kg.language.mentions import date_tokens, name_words, named_dates, named_people
-from locigraph.kg.language.tokens import terms
+from locigraph.kg.language.terms import terms
 from locigraph.kg.schema import EPISODE
 
 # Brings a typical document's sketch to about the length of its text embedding.

@@ -11,7 +11,7 @@ from locigraph.consolidation.errors import ConsolidationError
 from locigraph.consolidation.extractors.rules import copied_wording, embedded_texts, short_label
 from locigraph.consolidation.protocols import Context
 from locigraph.kg.corpora import Conversation
-from locigraph.kg.language.tokens import terms
+from locigraph.kg.language.terms import terms
 from locigraph.kg.types import SpaceId, Turn, TurnId
 
 # Kinds in the published entity lists that are used; "When", "How" and "Why" are not, as they hold times and manners.

@@ -29,10 +29,13 @@ from locigraph.consolidation.dating import undated, with_days
 from locigraph.consolidation.extractors.names import NameFinder, capitalised_names
 from locigraph.consolidation.extractors.sentences import in_third_person, phrases, sentences, unquoted
 from locigraph.consolidation.extractors.slots import Slot, corrected_value, stated_slot
+from locigraph.consolidation.extractors.verbatim import foreign_names, said_verbatim
 from locigraph.consolidation.protocols import Context
 from locigraph.kg.language.dates import resolve_times
 from locigraph.kg.language.english import is_english
-from locigraph.kg.language.tokens import STOP_WORDS, stem, telling_signs, terms, words
+from locigraph.kg.language.languages import ENGLISH, language_of
+from locigraph.kg.language.terms import content_words, stem, terms
+from locigraph.kg.language.tokens import telling_signs, words
 from locigraph.kg.types import NodeId, Turn
 
 # Sentences with fewer content words are not meaningful on their own.
@@ -49,6 +52,7 @@ _OF_PAST = re.compile(
 # Words that do not change what a fact says; all others count, in their order: "before", "with" and "not" too.
 _FILLERS = frozenset(["a", "an", "the", "am", "is", "are", "do", "does", "really", "just", "also", "so", "well", "and"])
 _MAX_MEMORABLE, _MAX_NAMES = 12, 7
+_MAX_DRAFT = 1_500  # characters
 _MAX_TOPICS, _MAX_TOPICS_OF_EXPOSITION = 3, 1
 
 
@@ -65,8 +69,8 @@ class RuleExtractor:
         self.name = name
 
     def plan(self, turn: Turn, context: Context) -> Blueprint:
-        """Facts, events, mentions and topics of a turn; if it is not in English, only a mention of the speaker."""
-        if not is_english(turn.text):
+        """Facts, events, mentions and topics of a turn; only the speaker if its language cannot be told."""
+        if language_of(turn.text) is ENGLISH and not is_english(turn.text):
             return Blueprint(mentions=(Mention(turn.speaker, "person"),))
         operations: list[Operation] = []
         # Facts of different speakers stay separate: each can be forgotten alone, and none supersedes the other's.
@@ -131,8 +135,7 @@ def copied_wording(plan: Blueprint) -> dict[str, Wording]:
 
 def short_label(text: str) -> str:
     """The first six content words of a text, or its beginning if it has none."""
-    kept = [word for word in words(text) if word not in STOP_WORDS]
-    return " ".join(kept[:6])[:100] or text[:60]
+    return " ".join(content_words(text)[:6])[:100] or text[:60]
 
 
 def _corrected(nodes: Mapping[NodeId, ContextNode], values: tuple[str, str], speaker: str) -> list[NodeId]:
@@ -186,6 +189,11 @@ def _read(turn: Turn, names: NameFinder) -> _Reading:
 def _memorable(turn: Turn) -> list[_Memorable]:
     memorable: list[_Memorable] = []
     is_long = len(turn.text) > _EXPOSITION
+    if language_of(turn.text) is not ENGLISH:
+        said = said_verbatim(turn, at_least=_MIN_TERMS, is_long=is_long)
+        return [
+            _Memorable(draft[:_MAX_DRAFT], has_time, None, None) for draft, has_time in islice(said, _MAX_MEMORABLE)
+        ]
     day = turn.spoken_at.date() if turn.spoken_at else None
     for sentence, own_words in unquoted(sentences(turn.text)):
         is_told = _OF_SPEAKER.search(sentence) or (not is_long and _OF_PAST.search(sentence))
@@ -194,7 +202,7 @@ def _memorable(turn: Turn) -> list[_Memorable]:
         slot, corrected = stated_slot(own_words, turn.speaker), corrected_value(own_words)
         is_news = slot is not None or (corrected is not None and not is_long)
         if is_news or (is_told and len(terms(sentence)) >= _MIN_TERMS):
-            draft = in_third_person(sentence, turn.speaker, own_words)[:1_500]
+            draft = in_third_person(sentence, turn.speaker, own_words)[:_MAX_DRAFT]
             memorable.append(_Memorable(draft, bool(resolve_times(sentence, day)), slot, corrected))
         if len(memorable) == _MAX_MEMORABLE:
             break
@@ -207,14 +215,19 @@ def _statement(text: str) -> tuple[str, ...]:
 
 
 def _mentions(turn: Turn, names: NameFinder) -> tuple[Mention, ...]:
-    named = (mention for mention in names(turn.text) if mention.name != turn.speaker)
+    language = language_of(turn.text)
+    found = names(turn.text) if language is ENGLISH else foreign_names(turn.text, language)
+    named = (mention for mention in found if mention.name != turn.speaker)
     return Mention(turn.speaker, "person"), *islice(named, _MAX_NAMES)
 
 
 def _topics(turn: Turn) -> tuple[Topic, ...]:
     text = f"{turn.text}. {turn.image_caption or ''}"
-    exclude = frozenset(words(turn.speaker))
-    short = [phrase for phrase in phrases(text, exclude=exclude) if len(phrase) <= MAX_LABEL]
+    language = language_of(turn.text)
+    if not language.is_spaced:
+        return ()
+    found = phrases(text, exclude=frozenset(words(turn.speaker)), stop_words=language.stop_words)
+    short = [phrase for phrase in found if len(phrase) <= MAX_LABEL]
     longest_first = sorted(short, key=lambda phrase: -len(phrase.split()))
     limit = _MAX_TOPICS_OF_EXPOSITION if len(turn.text) > _EXPOSITION else _MAX_TOPICS
     return tuple(Topic(phrase, phrase) for phrase in longest_first[:limit])

@@ -12,7 +12,7 @@ ABBREVIATIONS = ("Dr", "Mr", "Mrs", "Ms", "St", "Prof", "e.g", "i.e", "vs")
 _NO_END = "".join(rf"(?<!\b{re.escape(short)}\.)" for short in ABBREVIATIONS)
 # After "p.m.", "etc." and "A.I." only a capital letter begins a new sentence; after an initial nothing does.
 _BREAK = re.compile(
-    rf"(?<=[.!?]){_NO_END}(?<!\b[A-HJ-Z]\.)(?:(?<!\b[ap]\.m\.)(?<!\.[A-Z]\.)(?<!\betc\.)|(?=\s[A-Z]))\s+|\n+"
+    rf"(?<=[.!?]){_NO_END}(?<!\b[A-HJ-Z]\.)(?:(?<!\b[ap]\.m\.)(?<!\.[A-Z]\.)(?<!\betc\.)|(?=\s[A-Z]))\s+|\n+|(?<=[。！？])"
 )
 _QUOTE = re.compile(r'["“”„«»‹›「」『』`]')
 # Single quotation marks are also apostrophes, so match only a pair around words, with apostrophes inside words only.
@@ -151,8 +151,13 @@ def _third_person(verb: str) -> str:
     return f"{verb}es" if verb.endswith(("s", "x", "z", "ch", "sh", "o")) else f"{verb}s"
 
 
-def phrases(text: str, *, exclude: frozenset[str] = frozenset()) -> list[str]:
+def phrases(text: str, *, exclude: frozenset[str] = frozenset(), stop_words: frozenset[str] = STOP_WORDS) -> list[str]:
     """Distinct runs of two to four content words, in order of appearance.
+
+    Args:
+        text: The text.
+        exclude: Words in lower case that no phrase has, such as the speaker's name.
+        stop_words: The function words of its language, which end a phrase.
 
     Source:
         Rose et al. 2010, "Automatic keyword extraction from individual documents" (RAKE's candidate step).
@@ -161,7 +166,7 @@ def phrases(text: str, *, exclude: frozenset[str] = frozenset()) -> list[str]:
     for part in _PHRASE_BREAK.split(text):
         run: list[str] = []
         for word in [*words(part), ""]:
-            if word and word not in STOP_WORDS and word not in exclude and len(word) > 2:
+            if word and word not in stop_words and word not in exclude and len(word) > 2:
                 run.append(word)
                 continue
             if 2 <= len(run) <= 4:

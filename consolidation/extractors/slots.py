@@ -12,7 +12,8 @@ import re
 from typing import NamedTuple
 
 from locigraph.kg.language.dates import MONTHS, WEEKDAYS
-from locigraph.kg.language.tokens import STOP_WORDS, stem, words
+from locigraph.kg.language.terms import stem
+from locigraph.kg.language.tokens import STOP_WORDS, words
 from locigraph.kg.types import Attributes
 
 _ADVERB_WORDS = (

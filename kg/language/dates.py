@@ -1,7 +1,8 @@
 """Resolves time expressions in dialogue and questions, relative to the day on which they were said.
 
-This is done in code because language models often leave "last Saturday" unresolved. The patterns are English. Each
-match gives a range of whole days; an ambiguous expression is left out rather than guessed.
+This is done in code because language models often leave "last Saturday" unresolved. The patterns are English; the times
+of other languages are translated first (``kg.language.foreign_times``). Each match gives a range of whole days; an
+ambiguous expression is left out rather than guessed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from datetime import date, timedelta
 from functools import cache, lru_cache
 from typing import Literal
 
+from locigraph.kg.language.foreign_times import with_english_times
 from locigraph.kg.times import EARLIEST, LATEST
 
 _AND = r"(?: ?[-–] ?| (?:to|and|or|until|till|through) )"
@@ -125,8 +127,8 @@ def resolve_times(text: str, spoken_on: date | None) -> list[TimeExpression]:
 # Consolidation reads each sentence and name several times.
 @lru_cache(maxsize=4_096)
 def _resolved(text: str, spoken_on: date | None) -> tuple[TimeExpression, ...]:
-    lowered = text.lower()
-    if len(lowered) != len(text):  # lower-casing lengthens a few letters; positions must be valid in both strings
+    lowered = with_english_times(text)
+    if lowered != text.lower() or len(lowered) != len(text):  # positions must be valid in both strings
         text = lowered
     found = find_times(lowered, spoken_on, time_rules())
     return tuple(TimeExpression(text[start:end], *days) for start, end, days in found if days is not None)
@@ -477,7 +479,7 @@ def calendar_parts(text: str, asked_on: date | None = None) -> list[CalendarPart
     Returns:
         The dates in order, without duplicates. "in May" gives only the month; "7 May 2023" gives all three parts.
     """
-    lowered = _spelled_out(text.lower())
+    lowered = _spelled_out(with_english_times(text))
     is_may_named = _MAY_AS_MONTH.search(lowered) is not None
     years = [(year.start(), int(year[1])) for year in _YEAR_WORD.finditer(lowered)]
     without_years = _YEAR_WORD.sub(lambda year: " " * len(year[0]), lowered)  # a slice may cut a year in two

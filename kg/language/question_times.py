@@ -28,6 +28,7 @@ from locigraph.kg.language.dates import (
     time_rules,
     weekday_from,
 )
+from locigraph.kg.language.foreign_times import with_english_times
 from locigraph.kg.times import EARLIEST, LATEST
 
 #: Ends of a range that a question leaves open: the first and the last day that can be stored.
@@ -144,7 +145,7 @@ def question_days(text: str, asked_on: date | None) -> Days | None:
     Returns:
         The days, of which ``FIRST_DAY`` and ``LAST_DAY`` stand for an open end; None if the text names no time.
     """
-    lowered = text.lower()
+    lowered = with_english_times(text)
     named: list[_Named] = []
     reached = 0
     for start, end, days in find_times(lowered, asked_on, _rules()):

@@ -9,7 +9,7 @@ from datetime import date, datetime
 
 import numpy as np
 
-from locigraph.kg.language.tokens import terms
+from locigraph.kg.language.terms import terms
 from locigraph.kg.schema import searchable_types
 from locigraph.kg.snapshot import NO_TIME
 from locigraph.kg.types import NodeId, SpaceId, TurnId

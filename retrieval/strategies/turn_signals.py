@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.kg.language.mentions import date_tokens, name_words, named_dates, named_people
-from locigraph.kg.language.tokens import terms
+from locigraph.kg.language.terms import terms
 from locigraph.kg.schema import fact_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.retrieval.index.bm25 import Bm25Index, bm25_index

@@ -34,7 +34,7 @@ from locigraph.kg.language.english import is_english
 from locigraph.kg.language.mentions import named_dates, named_people
 from locigraph.kg.language.redaction import redacted
 from locigraph.kg.language.seen_texts import wording
-from locigraph.kg.language.tokens import terms
+from locigraph.kg.language.terms import terms
 from locigraph.kg.store import Store
 from locigraph.kg.types import NodeId
 from locigraph.retrieval.hit_filters import folded

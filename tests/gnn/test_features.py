@@ -14,7 +14,7 @@ from locigraph.gnn.errors import GraphError
 from locigraph.gnn.features import TRAITS, GraphInputs, GraphReader, node_types
 from locigraph.gnn.relations import RELATIONS, network_relations
 from locigraph.gnn.sketch import bucket
-from locigraph.kg.language.tokens import terms
+from locigraph.kg.language.terms import terms
 from locigraph.kg.registry import UnknownNameError
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from tests.fakes import make_turn, make_turns

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from locigraph.gnn.encoders import QueryEncoder
 from locigraph.gnn.sketch import HashedFeatures, bucket
-from locigraph.kg.language.tokens import terms
+from locigraph.kg.language.terms import terms
 from locigraph.training.checkpoint import new_network
 from locigraph.training.config import ModelConfig
 from tests.fakes import FakeEncoder, make_turns

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from locigraph.gnn.sketch import HashedFeatures, bucket, stable_hash
-from locigraph.kg.language.tokens import terms
+from locigraph.kg.language.terms import terms
 from locigraph.kg.snapshot import NO_TIME
 from tests.fakes import FakeEncoder
 

@@ -6,7 +6,8 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locigraph.kg.language.tokens import STOP_WORDS, normalised, printable_line, terms, with_named_emoji, words
+from locigraph.kg.language.terms import terms
+from locigraph.kg.language.tokens import STOP_WORDS, normalised, printable_line, with_named_emoji, words
 
 
 def test_a_printable_line_has_no_line_breaks_and_no_terminal_codes() -> None:
