@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "docs" / "experiments.md",
-    *(ROOT / "docs" / "experiments" / name for name in ("tables.md", "history.md")),
+    ROOT / "docs" / "experiments" / "tables.md",
     *model_cards.CARDS,
 ]
 _PART = re.compile(r"(<!-- filled: (.*?) -->)\n.*?(<!-- /filled -->)", flags=re.DOTALL)

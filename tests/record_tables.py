@@ -10,26 +10,22 @@ from statistics import fmean
 from typing import Any
 
 from locigraph.retrieval.evaluation.formatting import p_value, signed, unsigned
+from locigraph.retrieval.evaluation.question_scores import compare_again
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results"
 _CATEGORIES = ("multi-hop", "temporal", "open-domain", "single-hop")
 _RANKED = ("recall@10", "ndcg@10")
 _SHOWN = ("recall@10", "nDCG@10")  # the same in headings
 _CONTEXTS = ("recall@500tokens", "recall@1000tokens", "recall@4000tokens")
-#: Rows of README: the title of a strategy there, the run that it is taken from, and its name in that run.
-_SUMMARY = (
-    ("**`v2-zero`**, the shipped checkpoint, never trained on LoCoMo", "zero", "v2-zero"),
-    (
-        "linear fusion of fifteen signals (`fusion-zero`), trained on the same questions as the checkpoint",
-        "zero",
-        "fusion-zero",
-    ),
-    ("v1 with v2's text encoder (`v1-adapted`)", "zero", "v1-adapted"),
-    ("v1: BM25 and dense search", "zero", "v1"),
-    ("BM25", "five", "bm25"),
-    ("dense search", "zero", "dense"),
-    ("**`v2`**, trained in folds of LoCoMo", "five", "v2"),
-    ("linear fusion of the same signals (`fusion`), trained in the same folds", "five", "fusion"),
+_TESTS = ("recall@10 [95%] (p by Holm)", "nDCG@10 [95%] (p by Holm)")
+_GRAPHS = ("recorded", "rules")
+#: What the shipped checkpoint has not learnt from: title, record, and name in it.
+_UNSEEN = (
+    ("LoCoMo, recorded", "transfer-published", "locomo-recorded"),
+    ("LoCoMo, rules", "transfer-published", "locomo-rules"),
+    ("LongMemEval", "transfer-longmemeval", "longmemeval-150"),
+    ("MSC", "transfer-published", "msc"),
+    ("RealMem", "transfer-published", "realmem"),
 )
 #: Rows of the table of differences: title, record, and the corpus of a cell where the record is a matrix.
 _TESTED = (
@@ -49,140 +45,147 @@ _KINDS_OF_TALK = (
 )  # fmt: skip
 
 
-def strategies(file: str) -> str:
-    """All strategies of an evaluation, by descending recall@10."""
-    head = ("recall@5", "recall@10 [95%]", "recall@20", "nDCG@10", "MRR", *_CATEGORIES)
+def locomo() -> str:
+    """All strategies that were evaluated on both graphs of LoCoMo, by descending recall@10 on recorded extractions."""
+    recorded, rules = (_evaluated(graph) for graph in _GRAPHS)
     rows = []
-    for name, entry in _by_recall(_record(file)["strategies"]):
-        overall = entry["overall"]
-        first = [_share(overall, "recall@5"), _with_interval(entry)]
-        others = [_share(overall, metric) for metric in ("recall@20", "ndcg@10", "mrr")]
-        rows.append([name, *first, *others, *_of_categories(entry, _CATEGORIES)])
+    for name, entry in _by_recall(recorded):
+        both = ((_with_interval(each), _share(each["overall"], "ndcg@10")) for each in (entry, rules[name]))
+        rows.append([name, *(text for pair in both for text in pair)])
+    head = (f"{graph}: {shown}" for graph in _GRAPHS for shown in ("recall@10 [95%]", "nDCG@10"))
     return _table(("strategy", *head), rows)
 
 
-def comparisons(file: str) -> str:
-    """All comparisons of an evaluation."""
+def categories(*names: str) -> str:
+    """recall@10 of some strategies by category of LoCoMo, on recorded extractions and on the graph by rules."""
+    found = [_evaluated(graph) for graph in _GRAPHS]
+    rows = [
+        [name, *map(" / ".join, zip(*(_of_categories(each[name]) for each in found), strict=True))] for name in names
+    ]
+    return _table(("recall@10, recorded / rules", *_CATEGORIES), rows)
+
+
+def tested(run: str, *others: str) -> str:
+    """v2 minus all or some of the strategies that it was compared with on both graphs of LoCoMo, in a run.
+
+    Args:
+        run: ``five`` or ``zero``.
+        others: Names of the other strategies; none for all. Holm's correction is over all in any case.
+    """
+    recorded, rules = (_compared(_record(f"locomo-{graph}-{run}")["comparisons"]) for graph in _GRAPHS)
+    rows = [[other, *_tests(recorded[other]), *_tests(rules[other])] for other in others or recorded]
+    name = "v2" if run == "five" else "v2-zero"
+    return _table((f"{name} minus", *(f"{graph}: {shown}" for graph in _GRAPHS for shown in _TESTS)), rows)
+
+
+def compared(file: str, first: str, *others: str) -> str:
+    """A strategy minus each of some others, from the scores of a record as ``locigraph compare`` does."""
+    scores = RESULTS / f"{file}.scores.jsonl.gz"
+    found = _compared(compare_again(scores, [(first, other) for other in others], metrics=_RANKED, seed=0))
+    return _table((f"{first} minus", *_TESTS), [[other, *_tests(found[other])] for other in others])
+
+
+def encoders() -> str:
+    """The shipped checkpoint minus its ablation ``mixing``, computed again from the scores of both."""
     rows = []
-    for each in _record(file)["comparisons"]:
-        parts = ", ".join(f"{name} {_difference(part['delta'])}" for name, part in sorted(each["by_category"].items()))
-        tests = [p_value(each["p"]), p_value(each["p_holm"])]
-        rows.append([f"{each['a']} - {each['b']}", each["metric"], _with_bounds(each), *tests, parts])
-    return _table(("comparison", "metric", "difference [95%]", "p", "p (Holm)", "by category"), rows)
+    for title, file, graph in _UNSEEN:
+        both = [RESULTS / f"{file}{mixing}--{graph}.scores.jsonl.gz" for mixing in ("", "-mixing")]
+        each = _compared(compare_again(both[0], [("v2-zero", "v2-zero@2")], also=both[1:], metrics=_RANKED, seed=0))
+        found = [each["v2-zero@2"][metric] for metric in _RANKED]
+        rows.append([title, *(f"{_with_bounds(test)} (p {p_value(test['p'])})" for test in found)])
+    return _table(("tested on", *_SHOWN), rows)
 
 
-def details(file: str) -> str:
-    """Scores of each seed, and against corrected evidence."""
-    record = _record(file)
+def details(*names: str) -> str:
+    """Scores of each seed, and of some strategies against corrected evidence."""
     lines = []
-    for name in ("v2", "v2-mixing"):
-        seeds = "; ".join(
-            f"{seed}: {_pair(each)}" for seed, each in sorted(record["strategies"][name]["by_seed"].items())
-        )
-        lines.append(f"{name} by seed, recall@10 / nDCG@10: {seeds}.")
-    corrected = record["second_gold"]
-    scores = ", ".join(f"{name} {_pair(each['overall'])}" for name, each in corrected["strategies"].items())
-    changed = f"{corrected['changed']} questions change"
-    lines.append(f"Against the published corrections of the evidence ({changed}), recall@10 / nDCG@10: {scores}.")
+    for graph, title in zip(_GRAPHS, ("recorded extractions", "the graph by rules"), strict=True):
+        record = _record(f"locomo-{graph}-five")
+        by_seed = record["strategies"]["v2"]["by_seed"]
+        seeds = ", ".join(_pair(each) for _, each in sorted(by_seed.items()))
+        scores = ", ".join(f"{name} {_pair(record['second_gold']['strategies'][name]['overall'])}" for name in names)
+        lines.append(f"On {title}: v2 by seed {seeds}; against the corrected gold {scores}.")
     return "\n\n".join(lines)
 
 
-def all_strategies(file: str) -> str:
-    """All strategies of an evaluation with contexts and times, by descending recall@10."""
-    head = (
-        "strategy", "recall@5", "recall@10", "recall@20", "nDCG@10", "MRR", *sorted(_CATEGORIES), "in 500 tokens",
-        "in 1,000", "in 4,000", "tokens used of 4,000", "search p50 / p95, ms",
-    )  # fmt: skip
+def times(file: str, *names: str) -> str:
+    """Search times of some strategies of an evaluation in milliseconds."""
     rows = []
-    for name, entry in _by_recall(_record(file)["strategies"]):
-        scores = [_share(entry["overall"], key) for key in ("recall@5", "recall@10", "recall@20", "ndcg@10", "mrr")]
-        packed = [_share(entry["overall"], key) for key in _CONTEXTS]
-        used = f"{entry['context_tokens'][_CONTEXTS[-1]]:,.0f}"
-        times = f"{entry['latency_ms']['p50']:.1f} / {entry['latency_ms']['p95']:.1f}"
-        rows.append([name, *scores, *_of_categories(entry, sorted(_CATEGORIES)), *packed, used, times])
-    return _table(head, rows)
-
-
-def against_all(file: str) -> str:
-    """The first strategy of the comparisons against each of the others."""
-    compared = _compared(_record(file)["comparisons"])
-    rows = []
-    for other, by_metric in compared.items():
-        recall, ndcg = by_metric["recall@10"], by_metric["ndcg@10"]
-        tests = [p_value(recall["p"]), p_value(recall["p_holm"])]
-        rows.append([other, _with_bounds(recall), *tests, _difference(ndcg["delta"]), p_value(ndcg["p_holm"])])
-    return _table(("v2 minus", "recall@10 [95%]", "p", "p (Holm)", "nDCG@10", "p (Holm)"), rows)
-
-
-def contexts(file: str, *others: str) -> str:
-    """The first strategy of the comparisons against some others, in contexts of equal length."""
-    compared = _compared(_record(file)["comparisons"])
-    rows = []
-    for other in others:
-        found = [compared[other][key] for key in _CONTEXTS]
-        rows.append(
-            [other, *(text for each in found for text in (_difference(each["delta"]), p_value(each["p_holm"])))]
-        )
-    return _table(("v2 minus", "in 500 tokens", "p (Holm)", "in 1,000", "p (Holm)", "in 4,000", "p (Holm)"), rows)
+    for name in names:
+        taken = _record(file)["strategies"][name]["latency_ms"]
+        rows.append([name, f"{taken['p50']:.1f} / {taken['p95']:.1f}"])
+    return _table(("strategy", "search p50 / p95, ms"), rows)
 
 
 def matrix(file: str) -> str:
-    """Checkpoints that were trained on one corpus and tested on another."""
-    names = ("v2-zero", "fusion-zero", "v1-adapted", "dense-adapted")
+    """v2-zero, trained on one corpus and tested on another, and its difference from the fusion."""
+    cells = {(each["trained"], each["tested"]): each for each in _record(file)["cells"]}
+    graphs = list(dict.fromkeys(graph for _, graph in cells))
     rows = []
-    for cell in _record(file)["cells"]:
-        compared = _compared(cell["comparisons"])
-        tests = [
-            f"{_difference(compared[other][metric]['delta'])} (p {p_value(compared[other][metric]['p'])})"
-            for other in ("fusion-zero", "v1-adapted")
-            for metric in _RANKED
-        ]
-        scores = [_pair(cell["means"][name], "/") for name in names]
-        rows.append([cell["trained"], cell["tested"], *scores, *tests])
-    minus = "v2-zero \N{MINUS SIGN}"
-    differences = (f"{minus} {other}: {metric}" for other in ("fusion-zero", "v1-adapted") for metric in _SHOWN)
-    return _table(("trained on", "tested on", *names, *differences), rows)
+    for trained in dict.fromkeys(each for each, _ in cells):
+        row = [trained]
+        for graph in graphs:
+            cell = cells.get((trained, graph))
+            if cell is None:
+                row.append("")
+                continue
+            test = _compared(cell["comparisons"])["fusion-zero"]["recall@10"]
+            row.append(
+                f"{_share(cell['means']['v2-zero'], 'recall@10')} {_difference(test['delta'])} (p {p_value(test['p'])})"
+            )
+        rows.append(row)
+    means = {graph: cell["means"]["v1-adapted"] for (_, graph), cell in cells.items()}
+    rows.append(["none: `v1-adapted`", *(_share(means[graph], "recall@10") for graph in graphs)])
+    return _table(("trained on", *graphs), rows)
 
 
-def unseen(file: str) -> str:
+def unseen() -> str:
     """Strategies on corpora unknown to the checkpoint: first those with v2's text encoder, each group best first."""
-    means: dict[str, dict[str, Any]] = {}
-    for cell in _record(file)["cells"]:
-        means.setdefault(cell["trained"], {})[_title_of(cell)] = _unlearnt_means(file, cell)
-    shipped, mixing = means["shipped"], means["mixing"]
-    learnt = ("v2-zero", "fusion-zero")
-    order = shipped.get("msc") or next(iter(shipped.values()))
+    shipped, mixing = (
+        {title: _unseen_means(file, graph, trained) for title, file, graph in _UNSEEN}
+        for trained in ("shipped", "mixing")
+    )
+    order = shipped["MSC"]
     others = sorted(
-        (name for name in order if name not in learnt),
-        key=lambda name: (not name.endswith("-adapted"), -order[name]["recall@10"]),
+        dict.fromkeys(name for means in shipped.values() for name in means if name not in ("v2-zero", "fusion-zero")),
+        key=lambda name: (not name.endswith("-adapted"), -order[name]["recall@10"] if name in order else 0.0),
     )
     rows = [
         ["v2-zero", *(_pair(each["v2-zero"]) for each in shipped.values())],
-        ["v2-zero, checkpoint `mixing`", *(_pair(mixing[graph]["v2-zero"]) for graph in shipped)],
-        *([name, *(_pair(each[name]) for each in shipped.values())] for name in ("fusion-zero", *others)),
+        ["v2-zero, checkpoint `mixing`", *(_pair(each["v2-zero"]) for each in mixing.values())],
+        *(
+            [name, *(_pair(each[name]) if name in each else "" for each in shipped.values())]
+            for name in ("fusion-zero", *others)
+        ),
     ]
     return _table(("strategy", *shipped), rows)
 
 
-def unseen_contexts(file: str, *names: str) -> str:
-    """The shipped checkpoint and strategies in contexts of equal length, on corpora unknown to the checkpoint."""
-    cells = [cell for cell in _record(file)["cells"] if cell["trained"] == "shipped"]
-    scored = [_unlearnt_means(file, cell) for cell in cells]
+def against_unseen(metric: str, *names: str) -> str:
+    """The shipped checkpoint minus some strategies on corpora unknown to it, corrected over all strategies there."""
+    found = {title: _compared(_cell(file, graph, "shipped")["comparisons"]) for title, file, graph in _UNSEEN}
+    rows = []
+    for name in names:
+        tests = (each[name][metric] for each in found.values())
+        rows.append([name, *(f"{_difference(test['delta'])} (p {p_value(test['p_holm'])})" for test in tests)])
+    return _table((f"{dict(zip(_RANKED, _SHOWN, strict=True))[metric]}: v2-zero minus", *found), rows)
+
+
+def unseen_contexts(*names: str) -> str:
+    """Strategies in contexts of equal length, on corpora unknown to the checkpoint."""
+    scored = {title: _unseen_means(file, graph) for title, file, graph in _UNSEEN}
     rows = [
-        [name, *(" / ".join(unsigned(means[name][key]) for key in _CONTEXTS) for means in scored)]
-        for name in ("v2-zero", *names)
+        [name, *(" / ".join(unsigned(means[name][key]) for key in _CONTEXTS) for means in scored.values())]
+        for name in names
     ]
-    return _table(("strategy", *map(_title_of, cells)), rows)
+    return _table(("strategy", *scored), rows)
 
 
-def in_folds(file: str, *names: str) -> str:
+def by_kind(file: str, *names: str) -> str:
     """Strategies, each given as ``name=title``, on the questions of LongMemEval that are not left out, by kind."""
     scored = unlearnt(file)
-    ids = {each["question_id"] for each in _questions("longmemeval-150")}
-    second = [each for each in scored if each["question_id"] in ids]
     parts = [
         ("all {}", scored),
-        *([("the {} of the second file", second)] if len(second) < len(scored) else []),
         *((f"{title} ({{}})", [each for each in scored if each["category"] == kind]) for kind, title in _KINDS_OF_TALK),
     ]
     rows = [
@@ -195,18 +198,13 @@ def in_folds(file: str, *names: str) -> str:
 def ablation(file: str) -> str:
     """The full model, and then variants with one change each, by ascending recall@10."""
     record = _record(file)
-    tested = {each["a"]: each for each in record["comparisons"] if each["metric"] == "recall@10"}
+    tests = {each["a"]: each for each in record["comparisons"] if each["metric"] == "recall@10"}
     rows = []
     scored = record["strategies"].items()
     for name, entry in sorted(scored, key=lambda each: (each[0] != "full", each[1]["overall"]["recall@10"])):
-        cells = ["", "", ""]
-        if name in tested:
-            each = tested[name]
-            bounds = f"{signed(each['ci_low'])} to {signed(each['ci_high'])}"
-            cells = [signed(each["delta"]), bounds, p_value(each["p_holm"])]
-        rows.append([name, _share(entry["overall"], "recall@10"), _share(entry["overall"], "ndcg@10"), *cells])
-    head = ("variant", "recall@10", "nDCG@10", "difference in recall@10", "95% interval", "p (Holm)")
-    return _table(head, rows)
+        test = f"{_with_bounds(tests[name])} (p {p_value(tests[name]['p_holm'])})" if name in tests else ""
+        rows.append([name, _share(entry["overall"], "recall@10"), _share(entry["overall"], "ndcg@10"), test])
+    return _table(("variant", *_SHOWN, "difference in recall@10 [95%] (p by Holm)"), rows)
 
 
 def pretraining(file: str) -> str:
@@ -222,31 +220,6 @@ def pretraining(file: str) -> str:
             rows.append([graph, str(count), *means, *tests])
     head = ("graph", "conversations with questions", "without", "with pre-training", *_SHOWN)
     return _table(head, rows)
-
-
-def summary() -> str:
-    """Summary of the results on LoCoMo."""
-    rows = []
-    for title, run, name in _SUMMARY:
-        found = [_record(f"locomo-{graph}-{run}")["strategies"][name] for graph in ("recorded", "rules")]
-        rows.append([title, *map(_with_interval, found)])
-    return _table(("", "recorded: recall@10 [95%]", "rules: recall@10 [95%]"), rows)
-
-
-def other_corpora() -> str:
-    """Summary of the results on other corpora than LoCoMo."""
-    names = ("v2-zero", "fusion-zero", "v1-adapted")
-    kept = unlearnt("transfer-longmemeval--longmemeval-150")
-    title = f"talk with an assistant (LongMemEval, {len(kept)} questions)"
-    rows = [[title, *(_pair(means_of(kept, name)) for name in names)]]
-    cells = {each["tested"]: each for each in _record("transfer-published")["cells"] if each["trained"] == "shipped"}
-    for corpus, title in (
-        ("msc", "chats between people (MSC, {:,} facts as questions)"),
-        ("realmem", "requests to an assistant (RealMem, {:,})"),
-    ):
-        means = cells[corpus]["means"]
-        rows.append([title.format(cells[corpus]["questions"]), *(_pair(means[name]) for name in names)])
-    return _table(("", "v2", "its fusion", "v1 with v2's text encoder"), rows)
 
 
 def overview() -> str:
@@ -281,10 +254,8 @@ def differences() -> str:
     """v2 against its fusion and against v1 with the same text encoder, in all records of today's checkpoint."""
     rows = []
     for title, file, corpus in _TESTED:
-        record = _record(file)
-        cells = [each for each in record.get("cells", ()) if (each["trained"], each["tested"]) == ("shipped", corpus)]
-        tested = [each for each in (cells or [record])[0]["comparisons"] if each["a"] in ("v2", "v2-zero")]
-        compared = _compared(tested)
+        record = _cell(file, corpus, "shipped") if corpus else _record(file)
+        compared = _compared(each for each in record["comparisons"] if each["a"] in ("v2", "v2-zero"))
         found = [compared["fusion" if "fusion" in compared else "fusion-zero"][metric] for metric in _RANKED] + [
             compared["v1-adapted"][metric] for metric in _RANKED
         ]
@@ -299,10 +270,19 @@ def differences() -> str:
 TABLES: dict[str, Callable[..., str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
-        strategies, comparisons, details, all_strategies, against_all, contexts, matrix, unseen, in_folds, ablation,
-        unseen_contexts, pretraining, summary, differences, other_corpora, overview,
+        locomo, categories, tested, compared, encoders, details, times, matrix, unseen, against_unseen,
+        unseen_contexts, by_kind, ablation, pretraining, differences, overview,
     )
 }  # fmt: skip
+
+
+def _evaluated(graph: str) -> dict[str, Any]:
+    """Results of all strategies on a graph of LoCoMo, in folds and zero-shot."""
+    return {
+        name: entry
+        for run in ("zero", "five")
+        for name, entry in _record(f"locomo-{graph}-{run}")["strategies"].items()
+    }
 
 
 def _record(file: str) -> Any:
@@ -326,18 +306,21 @@ def means_of(scored: Iterable[Mapping[str, Any]], name: str) -> dict[str, float]
     return {metric: fmean(each[metric] for each in found) for metric in found[0]}
 
 
-def _unlearnt_means(file: str, cell: Mapping[str, Any]) -> Mapping[str, Mapping[str, float]]:
-    """Mean scores of each strategy over the questions of a cell whose evidence is not in the training data."""
+def _cell(file: str, tested_on: str, trained: str) -> Mapping[str, Any]:
+    """The cell of a matrix."""
+    cell: Mapping[str, Any]
+    (cell,) = (each for each in _record(file)["cells"] if (each["trained"], each["tested"]) == (trained, tested_on))
+    return cell
+
+
+def _unseen_means(file: str, graph: str, trained: str = "shipped") -> Mapping[str, Mapping[str, float]]:
+    """Mean scores of each strategy over the questions of a graph whose evidence is not in the training data."""
+    cell = _cell(file, graph, trained)
     if not cell["left_out"]:
         means: Mapping[str, Mapping[str, float]] = cell["means"]
         return means
-    kept = unlearnt(f"{file}{'-mixing' * (cell['trained'] == 'mixing')}--{cell['tested']}")
+    kept = unlearnt(f"{file}{'-mixing' * (trained == 'mixing')}--{graph}")
     return {name: means_of(kept, name) for name in cell["means"]}
-
-
-def _title_of(cell: Mapping[str, Any]) -> str:
-    kept = cell["questions"] - cell["left_out"]
-    return f"{kept} of {cell['tested']}" if cell["left_out"] else str(cell["tested"])
 
 
 def _by_recall(entries: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -352,8 +335,8 @@ def _compared(tested: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Mappin
     return found
 
 
-def _of_categories(entry: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    return [_share(entry["by_category"][name], "recall@10") for name in names]
+def _of_categories(entry: Mapping[str, Any]) -> list[str]:
+    return [_share(entry["by_category"][name], "recall@10") for name in _CATEGORIES]
 
 
 def _share(scores: Mapping[str, float], metric: str) -> str:
@@ -367,6 +350,11 @@ def _pair(scores: Mapping[str, float], between: str = " / ") -> str:
 def _with_interval(entry: Mapping[str, Any]) -> str:
     low, high = entry["intervals"]["recall@10"]
     return f"{_share(entry['overall'], 'recall@10')} [{unsigned(low)}, {unsigned(high)}]"
+
+
+def _tests(by_metric: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    found = [by_metric[metric] for metric in _RANKED]
+    return [f"{_with_bounds(each)} (p {p_value(each['p_holm'])})" for each in found]
 
 
 def _with_bounds(each: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -87,14 +88,21 @@ def test_a_stale_number_in_a_table_is_replaced_and_the_text_around_it_is_kept(tm
 
 def test_questions_whose_evidence_was_learnt_do_not_count_in_a_table() -> None:
     kept = record_tables.unlearnt("transfer-longmemeval--longmemeval-150")
-    head, _, shipped, *_ = record_tables.unseen("transfer-longmemeval").splitlines()
-    assert head == f"| strategy | {len(kept)} of longmemeval-150 |"
-    assert shipped.endswith(f" / {record_tables.means_of(kept, 'v2-zero')['ndcg@10']:.3f} |".replace("0.", "."))
+    head, _, shipped, *_ = record_tables.unseen().splitlines()
+    column = head.split("|").index(" LongMemEval ")
+    assert len(kept) < 150
+    assert f"{record_tables.means_of(kept, 'v2-zero')['ndcg@10']:.3f}"[1:] in shipped.split("|")[column]
+
+
+def test_every_record_is_named_in_the_page_of_records() -> None:
+    named = re.findall(r"`([^`\s]+)`", (ROOT / "docs" / "results" / "README.md").read_text())
+    records = (each.name for each in (ROOT / "docs" / "results").glob("*.json"))
+    assert [record for record in records if not any(fnmatch(record, pattern) for pattern in named)] == []
 
 
 def test_a_mark_of_no_table_is_named_with_the_tables_that_there_are(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("<!-- filled: summery -->\n<!-- /filled -->\n")
-    with pytest.raises(ValueError, match=r"page\.md: unknown table 'summery'; choose one of card, strategies,"):
+    with pytest.raises(ValueError, match=r"page\.md: unknown table 'summery'; choose one of card, locomo,"):
         filled.filled(tmp_path / "page.md")
 
 
