@@ -21,6 +21,8 @@ _BEFORE_NOUNS = re.compile(
     r"|kein(?:e[mnrs]?)?|am|im|ins|ans|zum|zur|vom|beim|viel|wenig|mehr|zwei|drei|vier|paar|\w{3,}e[mnrs]?|\d+)\s+$"
 )
 _NOUN = re.compile(r"\w+(?:ung|heit|keit|schaft|tion|tät|chen|nis|zeit|tag|abend|haus|stück)(?:e[ns]?|s|n)?")
+_ORDINAL = re.compile(r"\b(\d{1,2})\. (?=[^\W\d])")
+_NO_BREAK = "\u2060"  # stands for a blank that divides nothing
 _NEARBY = 30  # characters before a word that hold the one before it
 _QUESTION = ("?", "？", "؟", ";")  # a question in Greek ends in what looks like a semicolon
 
@@ -32,7 +34,10 @@ def said_verbatim(turn: Turn, *, at_least: int, is_long: bool) -> Iterator[tuple
     turn all but those that name a time.
     """
     day = turn.spoken_at.date() if turn.spoken_at else None
-    for sentence, own_words in unquoted(sentences(turn.text)):
+    # The full stop of "14. März" ends no sentence.
+    parts = _ORDINAL.sub(lambda match: f"{match[1]}.{_NO_BREAK}", turn.text)
+    for joined, own_words in unquoted(sentences(parts)):
+        sentence = joined.replace(_NO_BREAK, " ")
         if sentence.endswith(_QUESTION) or not own_words.strip():
             continue
         has_time = bool(resolve_times(sentence, day))

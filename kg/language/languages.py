@@ -63,23 +63,51 @@ _TELLING = {
     "catalan": "gràcies avui ahir demà bon dia",
     "czech": "díky ahoj dnes včera zítra děkuji týden",
     "danish": "tak goddag dag går morgen ved endnu uge",
-    "dutch": "bedankt vandaag gisteren morgen wanneer waar liggen ligt gaan gaat leuk jij jullie ons onze wel",
+    "dutch": """
+        bedankt vandaag gisteren morgen wanneer waar liggen ligt gaan gaat leuk jij jullie ons onze wel maandag
+        dinsdag woensdag donderdag vrijdag zaterdag zondag januari maart juni juli oktober gedaan
+        """,
     "finnish": "kiitos hei tänään eilen huomenna viikko",
-    "french": "merci bonjour salut demain hier oui non beaucoup il viens vient vais viendra quel quelle combien",
-    "german": "danke hallo heute gestern morgen abend gibt gab bitte nein gern gerne guten wann wer wieviel seit",
+    "french": """
+        merci bonjour salut demain hier oui non beaucoup il viens vient vais viendra quel quelle combien lundi mardi
+        mercredi jeudi vendredi samedi dimanche janvier février juin juillet août septembre octobre décembre semaine
+        """,
+    "german": """
+        danke hallo heute gestern morgen abend gibt gab bitte nein gern gerne guten wann wer wieviel seit montag
+        dienstag mittwoch donnerstag freitag samstag sonntag januar märz juni juli oktober dezember woche gemacht
+        """,
     "hungarian": "köszönöm szia ma tegnap holnap hét hol múlt",
-    "italian": "grazie ciao oggi ieri domani sì ti ci serve vediamo abita dove quando perché buona buongiorno",
+    "italian": """
+        grazie ciao oggi ieri domani sì ti ci serve vediamo abita dove quando perché buona buongiorno lunedì martedì
+        mercoledì giovedì venerdì sabato domenica gennaio giugno luglio settembre ottobre dicembre settimana
+        """,
     "norwegian": "takk hei dag går morgen uke",
     "polish": "dzięki cześć dzisiaj wczoraj jutro tydzień tygodniu gdzie kiedy",
-    "portuguese": (
-        "obrigado obrigada olá hoje ontem amanhã onde quando quanto mora sim semana uma pro pra dia alguma coisa aí vai"
-        " vocês viram tanto nada quer vez ele ela dele dela"
-    ),
+    "portuguese": """
+        obrigado obrigada olá hoje ontem amanhã onde quando quanto mora sim semana uma pro pra dia alguma coisa aí
+        vai vocês viram tanto nada quer vez ele ela dele dela segunda terça quarta quinta sexta sábado domingo
+        janeiro junho julho setembro outubro dezembro
+        """,
     "romanian": "mulțumesc bună azi ieri mâine săptămâna trecută unde când",
-    "spanish": "gracias hola hoy ayer mañana sí vamos dónde cuándo cuánto semana",
+    "spanish": """
+        gracias hola hoy ayer mañana sí vamos dónde cuándo cuánto semana lunes martes miércoles jueves viernes
+        sábado domingo enero febrero junio julio septiembre octubre diciembre
+        """,
     "swedish": "tack hej idag igår imorgon vecka veckan",
     "turkish": "teşekkürler merhaba bugün dün yarın hafta şimdi nerede kaç henüz",
 }
+
+
+# Words with a meaning of their own that the lists of function words have all the same.
+_CONTENT = frozenset(
+    words(
+        """
+        trabaja trabajais trabajamos trabajan trabajar trabajas trabajo tiempo verdad fuerza lugar ejemplo nuevo nueva
+        nuevos nuevas empleo lavoro comprare promesso persona persone caminho comprido ligado desligado quieto trabalhar
+        trabalho verdade nouveau nouveaux parole personne personnes valeur choses chose
+        """
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -192,7 +220,7 @@ _ALSO_ENGLISH = frozenset(
         ad ao bare bat bay bet bin bo bus car cat chose comment dal del des design die dies dig dock dog door due el end
         et ex exact face fan fin god gran ham hat hay hem hit ill jam jo jota kai kr la lake lei mam mate mayor men met
         min mind mint mode mon nora nun op pan per plus point pole post pour prof quay sale san sang sea sense sin sit
-        solo son song te ted ten theo tie till tin ton total tue um un van via want war
+        solo son song te ted ten theo tie till tin ton total tue um un van via want
         ada al ali anders asa ben cara dan della ed eli em esa hal hans jen kim les mai meg mia mina mo ned nell nia oli
         ona otto sam sana sara sean sia sim sue tam tim tom una xi
         """
@@ -228,7 +256,7 @@ def _stop_words(english_name: str) -> frozenset[str]:
         found = listed.get_stop_words(english_name)
     except listed.StopWordError:
         return frozenset()
-    return frozenset(part for word in found for part in words(word))
+    return frozenset(part for word in found for part in words(word)) - _CONTENT
 
 
 @cache

@@ -300,7 +300,7 @@ def test_what_another_speaker_said_alike_is_a_fact_of_its_own() -> None:
     assert [type(operation) for operation in plan.operations] == [AddNode]
 
 
-def test_of_a_turn_in_another_language_only_the_speaker_is_known() -> None:
-    said = "Mañana me voy a mi casa en Madrid con mi hermana."
+def test_of_a_turn_whose_language_cannot_be_told_only_the_speaker_is_known() -> None:
+    said = "Tlahuiltia nocal nohuian ica xochitl ihuan tlapalli."
     plan = RuleExtractor().plan(make_turn(0, said), Context((), ()))
     assert plan == Blueprint(mentions=(Mention("Ann", "person"),))
