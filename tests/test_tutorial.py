@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-README, TUTORIAL = ROOT / "README.md", ROOT / "docs" / "tutorial.md"
-BLOCK = re.compile(r"(<!-- slow -->\n)?```(bash|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+from tests.packages import ROOT
+from tests.tutorial_notebook import BLOCK, TUTORIAL
+
+README = ROOT / "README.md"
 ANY_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 #: Commands that do not end, or take minutes.
 LEFT_OUT = ("pip", "locigraph serve", "locigraph train", "locigraph refresh", "locigraph evaluate")
