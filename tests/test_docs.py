@@ -13,7 +13,9 @@ from locigraph.scripts.command_table import COMMANDS
 from tests import api_page, filled, model_cards, record_tables
 from tests.packages import PACKAGES, ROOT
 
-DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "checkpoints").rglob("*.md")])
+DOCUMENTS = sorted(
+    [ROOT / "README.md", *(path for part in ("docs", "checkpoints", "clients") for path in (ROOT / part).rglob("*.md"))]
+)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
