@@ -15,8 +15,8 @@ _HEAD = """# Python API
 
 The public API is what `import locigraph` exports: `Memory`, `AsyncMemory`, the settings `EncoderSettings`,
 `IndexSettings` and `LLMSettings`, the results `Recalled` and `Hit`, the [errors](#errors) and `__version__`. The
-commands with their options, the routes of the server, the retrievers for LangChain and LlamaIndex, and the corpus
-formats are public too.
+commands with their options, the routes of the server, the retrievers for LangChain and LlamaIndex, the tool for agents,
+and the corpus formats are public too.
 
 Before version 1.0 a release 0.x may change any of these, and a release 0.x.y changes none of them; `CHANGELOG.md`
 names each change, and what to do. Modules below `locigraph`, the other classes on this page and the wording of error
@@ -36,7 +36,10 @@ _PARTS = [
     ("What `Memory.profile` returns", "", "locigraph/memory/profile.py", ["Profile", "Statement"]),
     ("What `Memory.state` returns", "", "locigraph/memory/recalled.py", ["MemoryState"]),
     ("Owners of spaces", "", "kg/types.py", ["Scope"]),
-    ("LangChain", "from locigraph.langchain import MemoryRetriever", "locigraph/langchain.py", ["MemoryRetriever"]),
+    (
+        "LangChain and LangGraph", "from locigraph.langchain import MemoryRetriever, RecallTool",
+        "locigraph/langchain.py", ["MemoryRetriever", "RecallTool"],
+    ),
     (
         "LlamaIndex", "from locigraph.llama_index import MemoryRetriever", "locigraph/llama_index.py",
         ["MemoryRetriever"],
