@@ -12,6 +12,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Protocol
 
+from locigraph.kg.language.dated_texts import undated
 from locigraph.kg.language.tokens import normalised, telling_signs, words
 from locigraph.kg.types import NodeId, Said, SpaceId
 from locigraph.retrieval.conditions import Condition
@@ -152,7 +153,8 @@ def folded(hits: Sequence[Hit], voices: Sequence[object], *, likeness: float = D
     The similarity of two texts is the Jaccard index of their sets of adjacent word pairs: shared pairs / all pairs.
     However similar, texts are no duplicates if they differ in a number, a name, a date or a negation. Hits of different
     voices are never folded, so that nobody can displace the words of another speaker by repeating them with a small
-    change, and what holds is never hidden behind what has ended.
+    change, and what holds is never hidden behind what has ended. A fact that repeats its own turn, but for the days
+    added to it, takes no second place.
 
     Near-duplicates always share one of their rarest pairs, so a text is compared only with those that do, and with at
     most the best 100 of them: the time grows with the number of hits, not with its square.
@@ -175,7 +177,12 @@ def folded(hits: Sequence[Hit], voices: Sequence[object], *, likeness: float = D
         return _alike(pairs_of[one], pairs_of[other], likeness) and _tell_the_same(telling(one), telling(other))
 
     sharing: defaultdict[tuple[object, _Pair], list[int]] = defaultdict(list)  # indices in kept, by voice and rare pair
+    places: dict[tuple[object, ...], int] = {}  # the same, by voice, turns and text
     for at, (voice, pairs) in enumerate(zip(voices, pairs_of, strict=True)):
+        said = voice, hits[at].turn_ids, undated(hits[at].text)
+        if said in places:
+            kept[places[said]].append(at)
+            continue
         # At most ``most_apart`` pairs may be in one text only, so the rarest shared pair is among these in both texts.
         most_apart = len(pairs) - math.ceil(likeness * len(pairs))
         rare = sorted(pairs, key=lambda pair: (counts[pair], pair))[: most_apart + 1]
@@ -185,9 +192,11 @@ def folded(hits: Sequence[Hit], voices: Sequence[object], *, likeness: float = D
             for pair in rare:
                 if len(sharing[voice, pair]) < _MOST_COMPARED:
                     sharing[voice, pair].append(len(kept))
+            twin = len(kept)
             kept.append([at])
         else:
             kept[twin].append(at)
+        places[said] = twin
     return [_led_by_newest([hits[at] for at in group]) for group in kept]
 
 

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "docs" / "experiments.md",
+    ROOT / "docs" / "languages.md",
     ROOT / "docs" / "experiments" / "tables.md",
     *model_cards.CARDS,
 ]

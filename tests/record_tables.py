@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from locigraph.kg.language.languages import LANGUAGES
 from locigraph.retrieval.evaluation.formatting import p_value, signed, unsigned
 from locigraph.retrieval.evaluation.question_scores import compare_again
 
@@ -195,6 +196,19 @@ def by_kind(file: str, *names: str) -> str:
     return _table(("questions", *(each.partition("=")[2] for each in names)), rows)
 
 
+def languages(file: str, *names: str) -> str:
+    """Strategies on the corpus in six languages, by language: the first letters of a space."""
+    scored = _questions(file)
+    by_language: dict[str, list[dict[str, Any]]] = {}
+    for each in scored:
+        by_language.setdefault(LANGUAGES[each["space"][:2]].english_name.title(), []).append(each)
+    rows = [
+        [f"{title} ({len(part)})", *(_pair(means_of(part, name)) for name in names)]
+        for title, part in [*by_language.items(), ("all", scored)]
+    ]
+    return _table(("language (questions)", *names), rows)
+
+
 def ablation(file: str) -> str:
     """The full model, and then variants with one change each, by ascending recall@10."""
     record = _record(file)
@@ -271,7 +285,7 @@ TABLES: dict[str, Callable[..., str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
         locomo, categories, tested, compared, encoders, details, times, matrix, unseen, against_unseen,
-        unseen_contexts, by_kind, ablation, pretraining, differences, overview,
+        unseen_contexts, by_kind, languages, ablation, pretraining, differences, overview,
     )
 }  # fmt: skip
 

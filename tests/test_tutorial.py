@@ -1,4 +1,4 @@
-"""Follows README and tutorial as a reader would: their blocks, in order, in an empty folder, with real processes."""
+"""Follows README, tutorial and other pages as a reader would: their blocks, in order, in an empty folder."""
 
 from __future__ import annotations
 
@@ -76,6 +76,16 @@ def test_the_commands_of_the_readme_do_what_it_shows(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_the_tutorial_can_be_followed(tmp_path: Path) -> None:
     follow(tmp_path, slow=False)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", ["languages.md"])
+def test_the_python_of_a_page_does_what_it_says(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = [code for language, code in ANY_BLOCK.findall((ROOT / "docs" / page).read_text()) if language == "python"]
+    assert blocks
+    for code in blocks:
+        exec(code, {})
 
 
 @pytest.mark.slow

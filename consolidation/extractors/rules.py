@@ -25,12 +25,13 @@ from locigraph.consolidation.blueprint import (
     UpdateNode,
     Wording,
 )
-from locigraph.consolidation.dating import undated, with_days
+from locigraph.consolidation.dating import with_days
 from locigraph.consolidation.extractors.names import NameFinder, capitalised_names
 from locigraph.consolidation.extractors.sentences import in_third_person, phrases, sentences, unquoted
 from locigraph.consolidation.extractors.slots import Slot, corrected_value, stated_slot
 from locigraph.consolidation.extractors.verbatim import foreign_names, said_verbatim
 from locigraph.consolidation.protocols import Context
+from locigraph.kg.language.dated_texts import undated
 from locigraph.kg.language.dates import resolve_times
 from locigraph.kg.language.english import is_english
 from locigraph.kg.language.languages import ENGLISH, language_of

@@ -230,7 +230,7 @@ _LATIN = [row for row in LANGUAGES.values() if row.script is None and row is not
 _LATIN_LETTER = "\u024f"  # the last one before other scripts
 _SPEAKER = re.compile(r"[^\W_][^:\n]{0,40}: ")  # a name before what was said
 _FEWEST = 2  # function words that tell a language, unless the text is short and has none of English
-_SHORT = 10  # words
+_SHORT = range(3, 11)  # words; one or two may be a name
 _READ = 2_000  # characters; more of a text in the Latin script tells nothing new
 _CLEARLY = 6  # how many times as many words of English leave no doubt
 _COMPARED = 4  # languages
@@ -297,7 +297,7 @@ def language_of(text: str) -> Language:
 
     A text whose letters are mostly of another script is of that script's language. Of the languages of the Latin script
     it is the one with most telling words in the text, if more of these are its own than are of English alone, and at
-    least two; one is enough in a text of at most ten words that has none of English alone.
+    least two; one is enough in a text of three to ten words that has none of English alone.
     """
     if not text.isascii():
         letters = sum(sign.isalpha() for sign in text)
@@ -315,7 +315,7 @@ def language_of(text: str) -> Language:
     best = max(candidates, key=lambda language: sum(word in language.telling for word in said))
     own = [word for word in said if word in best.telling and word not in english]
     only_english = sum(word not in best.telling for word in english)
-    is_enough = len({*own}) >= _FEWEST or (not only_english and len(said) <= _SHORT)
+    is_enough = len({*own}) >= _FEWEST or (not only_english and len(said) in _SHORT)
     return best if len(own) > only_english and is_enough else ENGLISH
 
 

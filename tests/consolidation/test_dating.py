@@ -4,7 +4,8 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from locigraph.consolidation.dating import dated, days_in_words, days_of, undated
+from locigraph.consolidation.dating import days_of
+from locigraph.kg.language.dated_texts import dated, days_in_words, undated
 from locigraph.kg.times import day_end, day_start
 from tests.fakes import make_turn
 

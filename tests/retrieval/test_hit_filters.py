@@ -130,6 +130,13 @@ def test_of_near_duplicates_the_newest_leads_with_the_score_of_the_best_and_the_
     assert (hit.same, hit.again) == (("t0", "t4", "t6"), (days[2], days[0]))
 
 
+def test_a_fact_that_repeats_its_turn_takes_no_second_place_whatever_days_were_added() -> None:
+    turn = said(0, "Ana: I left for Rome last Saturday.")
+    fact = replace(turn, node_id=NodeId("n2"), text=f"{turn.text} (11 May 2024)")
+    other = replace(fact, node_id=NodeId("n4"), turn_ids=(TurnId("t4"),), text=f"{turn.text} (18 May 2024)")
+    assert [hit.node_id for hit in folded([fact, turn, other], ["Ann"] * 3)] == ["n2", "n4"]
+
+
 def test_what_holds_is_never_hidden_behind_what_has_ended() -> None:
     def rome(space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, Words]:
         return {node: Words(frozenset(["Ann"]), until=date(2024, 2, 10) if node == "n0" else None) for node in ids}

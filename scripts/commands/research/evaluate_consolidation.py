@@ -139,8 +139,8 @@ def _earlier_rows(file: Path, measured: Mapping[str, Any]) -> list[dict[str, Any
 
 
 def _judged(corpus: Corpus, graph: Store, encoder: CachedTextEncoder, threshold: float) -> Quality:
-    from locigraph.consolidation.dating import undated
     from locigraph.consolidation.quality import Quality, quality
+    from locigraph.kg.language.dated_texts import undated
 
     total = Quality()
     for conversation in corpus.conversations:

@@ -17,9 +17,10 @@ from locigraph.consolidation.blueprint import (
     check_blueprint,
     check_wording,
 )
-from locigraph.consolidation.dating import dated, days_of
+from locigraph.consolidation.dating import days_of
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.protocols import Context
+from locigraph.kg.language.dated_texts import dated
 from locigraph.kg.types import NodeId
 from tests.fakes import make_turn
 
