@@ -64,9 +64,12 @@ def text_encoder(settings: EncoderSettings) -> CachedTextEncoder:
     """The text encoder with its cache; ``default`` is the shipped adapter (``defaults`` asks the store first)."""
     adapter = str(SHIPPED_ADAPTER) if settings.adapter == DEFAULT else settings.adapter
     model, dtype = model_and_dtype(settings)
+    if settings.cache_mb < 1:
+        raise LocigraphError(f"encoder.cache_mb is {settings.cache_mb}; expected at least 1")
     return CachedTextEncoder(
         model,
         cache=text_cache(settings),
+        cache_mb=settings.cache_mb,
         adapter=None if adapter is None else Path(adapter),
         device=settings.device,
         dtype=dtype,

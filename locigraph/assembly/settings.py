@@ -62,6 +62,7 @@ class EncoderSettings:
             that the store remembers, or ``float32``.
         cache: SQLite file that caches every vector, so that no text is encoded twice; null for the user's cache,
             ``locigraph/text_cache.sqlite`` in ``$XDG_CACHE_HOME`` or ``~/.cache``.
+        cache_mb: Size in MiB that this file may have; then a tenth of the vectors is deleted, and made again if needed.
     """
 
     model: str | None = None
@@ -69,6 +70,7 @@ class EncoderSettings:
     device: str | None = None
     dtype: Literal["float32", "bfloat16"] | None = None
     cache: str | None = None
+    cache_mb: int = 4_096
 
 
 #: The text encoder of the commands that use a memory: what its store remembers.

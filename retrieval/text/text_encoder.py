@@ -10,6 +10,7 @@ import hashlib
 import importlib.util
 import logging
 import os
+import random
 import sqlite3
 import threading
 import weakref
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+
+#: Size of the cache of vectors in MiB, with room for two and a half million vectors of 384 numbers.
+DEFAULT_CACHE_MB = 4_096
 
 # The package's publisher is unknown, so its weights are used only when they are byte for byte those of the hub's
 # sentence-transformers/all-MiniLM-L6-v2.
@@ -60,6 +64,7 @@ class CachedTextEncoder:
     Args:
         model: Hub name or directory of a sentence-transformers model.
         cache: SQLite file of the cache; made when absent.
+        cache_mb: Size in MiB that the cache may have; then a tenth of the vectors, chosen at random, is deleted.
         adapter: Folder of an adapter that changes the model; None for the model as it is.
         device: Name of the torch device; None lets torch choose.
         dtype: Number format of the model. ``bfloat16`` is about three times faster on recent CPUs; its vectors have a
@@ -75,6 +80,7 @@ class CachedTextEncoder:
         model: str = DEFAULT_MODEL,
         *,
         cache: Path,
+        cache_mb: int = DEFAULT_CACHE_MB,
         adapter: Path | None = None,
         device: str | None = None,
         dtype: Literal["float32", "bfloat16"] = "float32",
@@ -86,6 +92,7 @@ class CachedTextEncoder:
         self._model: SentenceTransformer | None = None
         self._encoding = threading.Lock()  # tokenisers are not thread-safe
         self._cache = cache
+        self._cache_mb = cache_mb
         self._unwritable: Path | None = None
         with suppress(OSError):
             make_private_folder(cache.parent)
@@ -114,7 +121,9 @@ class CachedTextEncoder:
         if self.adapter is None:
             return self
         if self._plain is None:
-            self._plain = CachedTextEncoder(self._name, cache=self._cache, device=self._device, dtype=self._dtype)
+            self._plain = CachedTextEncoder(
+                self._name, cache=self._cache, cache_mb=self._cache_mb, device=self._device, dtype=self._dtype
+            )
         return self._plain
 
     def encode(self, texts: Sequence[str], *, progress: str | None = None) -> NDArray[np.float32]:
@@ -220,8 +229,18 @@ class CachedTextEncoder:
     def _write(self, digests: Sequence[bytes], vectors: NDArray[np.float32]) -> None:
         blobs = (self._row(d, v.astype("<f4").tobytes()) for d, v in zip(digests, vectors, strict=True))
         rows = [(self.model_id, digest, blob) for digest, blob in zip(digests, blobs, strict=True)]
-        with self._connect() as connection, connection:
-            connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
+        with self._connect() as connection:
+            with connection:
+                connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
+            if _used_bytes(connection) > self._cache_mb * 2**20:
+                # Which vectors were read lately is not recorded, since every read would then be a write. Digests are
+                # evenly distributed, so some of their first bytes choose at random.
+                chosen = random.sample(range(256), 26)
+                marks = ",".join("?" * len(chosen))
+                with connection:
+                    connection.execute(
+                        f"DELETE FROM vectors WHERE substr(digest, 1, 1) IN ({marks})", [bytes([n]) for n in chosen]
+                    )
 
     def _row(self, digest: bytes, vector: bytes) -> bytes:
         """What the cache stores for a text: its vector and a checksum of text, model and vector."""
@@ -244,6 +263,15 @@ class CachedTextEncoder:
             raise TextEncoderError(f"model {self._name!r} returned NaN or infinite values; try dtype float32")
         self.encoded += len(texts)
         return result
+
+
+def _used_bytes(connection: sqlite3.Connection) -> int:
+    """Size of a database without its free pages."""
+    pages, free, size = (
+        int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return (pages - free) * size
 
 
 def plain_and_adapted(encoder: CachedTextEncoder) -> list[CachedTextEncoder]:

@@ -21,8 +21,13 @@ from tests.fakes import FakeEncoder
 class CountingEncoder(CachedTextEncoder):
     """The cache over a hashed bag of words instead of a sentence-transformers model."""
 
-    def __init__(self, model: str, *, cache: Path, dtype: str = "float32") -> None:
-        super().__init__(model, cache=cache, dtype=dtype)  # type: ignore[arg-type]  # tests pass the literal on
+    def __init__(self, model: str, *, cache: Path, cache_mb: int = 100, dtype: str = "float32") -> None:
+        super().__init__(
+            model,
+            cache=cache,
+            cache_mb=cache_mb,
+            dtype=dtype,  # type: ignore[arg-type]  # tests pass the literal on
+        )
         self.ran: list[str] = []
 
     def _run(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -50,6 +55,20 @@ def test_a_second_run_encodes_nothing(tmp_path: Path) -> None:
     assert again.encoded == 0
     again.encode([*texts, "new"])
     assert again.ran == ["new"]
+
+
+def test_a_full_cache_makes_room_and_every_text_is_still_encoded(tmp_path: Path) -> None:
+    cache = tmp_path / "cache.sqlite"
+    texts = [f"text {number}" for number in range(20_000)]  # of some 90 bytes each
+    encoder = CountingEncoder("m", cache=cache, cache_mb=1)
+    for start in range(0, len(texts), 2_000):
+        part = texts[start : start + 2_000]
+        np.testing.assert_array_equal(encoder.encode(part), FakeEncoder(8).encode(part))
+    assert cache.stat().st_size < 1.3 * 2**20
+    with closing(sqlite3.connect(cache)) as connection:
+        (kept,) = connection.execute("SELECT count(*) FROM vectors").fetchone()
+    assert 4_000 < kept < len(texts)
+    assert len(encoder.ran) == len(texts)
 
 
 def test_the_cache_is_kept_by_model_and_by_precision(tmp_path: Path) -> None:
