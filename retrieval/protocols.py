@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +77,21 @@ class Hit:
             "until": None if self.until is None else self.until.isoformat(),
             "superseded_by": list(self.superseded_by),
         }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, made: Mapping[str, Any]) -> Hit:
+        """The hit of which ``as_json`` made a JSON object."""
+        fields: dict[str, Any] = {name: made[name] for name in ("space", "node_id", "type", "text", "score", "signals")}
+        return cls(
+            **fields,
+            turn_ids=tuple(made["turn_ids"]),
+            same=tuple(made["same"]),
+            superseded_by=tuple(made["superseded_by"]),
+            elsewhere={space: tuple(turns) for space, turns in made["elsewhere"].items()},
+            spoken_at=None if made["spoken_at"] is None else datetime.fromisoformat(made["spoken_at"]),
+            again=tuple(map(datetime.fromisoformat, made["again"])),
+            until=None if made["until"] is None else date.fromisoformat(made["until"]),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from locigraph.retrieval.protocols import Hit, Timing
 
@@ -48,6 +48,16 @@ class Recalled(Sequence[Hit]):
             "context": None if self.context is None else str(self.context),
             "encode_ms": self.timing.encode_ms, "search_ms": self.timing.search_ms,
         }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, made: Mapping[str, Any]) -> Recalled:
+        """The result of which ``as_json`` made a JSON object, without its context."""
+        return cls(
+            tuple(map(Hit.from_json, made["hits"])),
+            made["strategy"],
+            Timing(made["encode_ms"], made["search_ms"]),
+            tuple(made["notes"]),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from locigraph.assembly.settings import (
     DEFAULT,
@@ -14,6 +15,9 @@ from locigraph.assembly.settings import (
 )
 from locigraph.kg.name_list import Names
 from locigraph.retrieval.hit_filters import DEFAULT_FOLD
+
+if TYPE_CHECKING:
+    from locigraph.memory.recalled import Recalled
 
 
 def recall(
@@ -42,7 +46,8 @@ def recall(
 ) -> None:
     """Search a space, or all spaces of a user or agent together, for memories that answer a question.
 
-    Shows the score of each signal and the source turns. If several of space, user and agent are named, all must apply.
+    Shows the score of each signal and the source turns. A server that runs on the store answers, unless index, encoder,
+    checkpoint, queries or reranker are named. If several of space, user and agent are named, all must apply.
 
     Args:
         question: The question, in natural language.
@@ -85,7 +90,8 @@ def recall(
     from locigraph.consolidation.ledger import Ledger
     from locigraph.kg.types import Scope
     from locigraph.memory import Memory
-    from locigraph.scripts.console.terminal import hits_table, printable
+    from locigraph.memory.recalled import Recalled
+    from locigraph.serving.running import running_server
 
     options.check_named(space, Scope(user, agent))
     options.check_recall(
@@ -97,35 +103,41 @@ def recall(
         strategy=strategy,
         fold=fold,
     )
+    asked: dict[str, Any] = {
+        "question": question, "space": space, "user": user, "agent": agent, "top_k": top_k,
+        "budget_tokens": budget_tokens, "budget_kinds": budget_kinds, "as_of": as_of, "strategy": strategy,
+        "speaker": speaker, "fold": fold, "include_superseded": include_superseded, "filter": filter,
+    }  # fmt: skip
+    # A server has the parts of its own start; a question that names others cannot be asked there.
+    parts_of_its_own = (index, encoder, checkpoint, queries, reranker)
+    server = running_server(store) if parts_of_its_own == (IndexSettings(), REMEMBERED, DEFAULT, None, None) else None
+    answer = None if server is None else server.ask("recall", asked)
+    if answer is not None:
+        if json:
+            print(dumps(answer))
+        else:
+            _show(Recalled.from_json(answer), context=answer["context"], with_spaces=space is None)
+        return
     ledger = Ledger()
     query_generator = queries_of(queries, clients_of(llm, ledger=ledger))
     with Memory.open(store, index=index, encoder=encoder, checkpoint=checkpoint, access="read") as memory:
-        found = memory.recall(
-            question,
-            space=space,
-            user=user,
-            agent=agent,
-            top_k=top_k,
-            budget_tokens=budget_tokens,
-            budget_kinds=budget_kinds,
-            as_of=as_of,
-            strategy=strategy,
-            reranker=reranker,
-            speaker=speaker,
-            fold=fold,
-            include_superseded=include_superseded,
-            filter=filter,
-            queries=query_generator,
-        )
+        found = memory.recall(**asked, reranker=reranker, queries=query_generator)
     if json:
         print(dumps(found.as_json()))
         return
-    shown = hits_table(found, with_spaces=space is None)
+    context = None
     if found.context is not None:
-        shown = printable(str(found.context))
         used = f"{found.context.tokens} of {budget_tokens} tokens used"
-        shown += f"\n{used}; memories that did not fit: {found.context.left_out}"
-    print("\n".join([shown, *found.notes, *ledger.lines()]))
+        context = f"{found.context}\n{used}; memories that did not fit: {found.context.left_out}"
+    _show(found, context=context, with_spaces=space is None, said=ledger.lines())
+
+
+def _show(found: Recalled, *, context: str | None, with_spaces: bool, said: Sequence[str] = ()) -> None:
+    """Print the context, or else the hits, and what is to be said about them."""
+    from locigraph.scripts.console.terminal import hits_table, printable
+
+    shown = hits_table(found, with_spaces=with_spaces) if context is None else printable(context)
+    print("\n".join([shown, *found.notes, *said]))
     timing = found.timing
     # 0 exactly for a strategy that has no vector of the question, such as bm25.
     encoded = f"query encoded in {timing.encode_ms:.0f} ms (including loading the text encoder), "

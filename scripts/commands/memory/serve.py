@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import multiprocessing
+import secrets
 import signal
 import socket
 import sys
@@ -14,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import locigraph
 from locigraph.assembly.batch_jobs import require_servers
 from locigraph.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings
 from locigraph.kg.errors import LocigraphError
@@ -49,6 +51,8 @@ def serve(
     redact: bool = False,
 ) -> None:
     """Keep a memory open and serve it: HTTP with OpenAPI, MCP at /mcp, a graph explorer at /explorer.
+
+    While it runs, ``locigraph recall`` on the same store asks it instead of loading the text encoder again.
 
     Stops on SIGTERM or Ctrl-C once the running requests are answered; those without an answer after 8 s are refused.
     Acknowledged turns are never lost.
@@ -101,9 +105,13 @@ def serve(
         serve_stdio(opened())
         return
     from locigraph.serving.keys import read_keys
+    from locigraph.serving.running import RunningServer, announced
 
     require_servers(workers, store, index)
     keyring = read_keys(key_file)
+    own_key = secrets.token_urlsafe() if len(keyring) else None
+    if own_key is not None:
+        keyring = keyring.with_owner(own_key)
     with _bound(host, port, has_keys=len(keyring) > 0) as listener:
         address, bound_port, *_ = listener.getsockname()
         url = f"http://{f'[{address}]' if ':' in address else address}:{bound_port}"
@@ -118,7 +126,8 @@ def serve(
             greeting=f"{shown_url(store)} at {url}; explorer at {url}/explorer; stop with Ctrl-C",
         )
         if workers == 1:
-            work(listener)
+            with announced(store, RunningServer(url, own_key)):
+                work(listener)
             return
         from locigraph.serving.workers import run_workers
 
@@ -166,7 +175,8 @@ def _serve(
 
 def _folders(*named: str | Path | None) -> set[str]:
     """Folders of this machine that errors might name: those of the named files, and those that all programs use."""
-    found = {Path.cwd(), Path.home(), Path(tempfile.gettempdir()), Path(sys.prefix), Path(__file__).parents[2]}
+    code = Path(locigraph.__file__).parents[1]
+    found = {Path.cwd(), Path.home(), Path(tempfile.gettempdir()), Path(sys.prefix), code}
     for each in named:
         if each is not None and "://" not in str(each):
             path = Path(each).expanduser().absolute()

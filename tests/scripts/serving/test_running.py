@@ -1,0 +1,81 @@
+"""Commands that ask the server of their store instead of opening it."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from locigraph.kg.errors import LocigraphError
+from locigraph.serving.keys import Caller, Keyring
+from locigraph.serving.running import RunningServer, announced, running_server
+from tests.scripts.serving.servers import process, serving
+from tests.test_cli import assert_one_line_and_code_2, run
+
+
+def test_while_a_server_runs_a_file_that_only_its_owner_reads_says_where(tmp_path: Path) -> None:
+    store = str(tmp_path / "graph.sqlite")
+    with announced(store, RunningServer("http://127.0.0.1:9", "a key of letters")):
+        file = tmp_path / "graph.sqlite.server"
+        assert file.stat().st_mode & 0o077 == 0
+        assert running_server(store) == RunningServer("http://127.0.0.1:9", "a key of letters")
+        file.chmod(0o644)
+        assert running_server(store) is None
+        file.chmod(0o600)
+    assert running_server(store) is None
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("said", ["", "[]", '{"url": "http://127.0.0.1:9"}', "\xff"])
+def test_a_file_that_says_nothing_names_no_server(said: str, tmp_path: Path) -> None:
+    file = tmp_path / "graph.sqlite.server"
+    file.touch(0o600)
+    file.write_text(said, encoding="latin-1")
+    assert running_server(str(tmp_path / "graph.sqlite")) is None
+
+
+def test_a_store_on_a_server_is_announced_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with announced("postgresql+psycopg://me@127.0.0.1/db", RunningServer("http://127.0.0.1:9")):
+        assert [*tmp_path.iterdir()] == []
+
+
+def test_a_server_that_has_gone_gives_no_answer_and_one_that_refuses_its_reason(place: Path) -> None:
+    assert RunningServer("http://127.0.0.1:9").ask("recall", {}) is None
+    keys = Keyring({"k" * 20: Caller("agent", ("ana",))}).with_owner("o" * 20)
+    with serving(place, keys=keys) as client:
+        url = str(client.base_url).rstrip("/")
+        question = {"question": "boat?", "space": "nobody"}
+        assert RunningServer(url, "another key of letters").ask("recall", question) is None
+        with pytest.raises(LocigraphError, match="space 'nobody' is not in the store"):
+            RunningServer(url, "o" * 20).ask("recall", question)
+        with pytest.raises(LocigraphError, match="may not use space"):
+            RunningServer(url, "k" * 20).ask("recall", question)
+
+
+def test_recall_asks_the_server_of_its_store(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = str(place / "memory.sqlite")
+    with process(place) as (server, url):
+        turn = {
+            "space": "ana",
+            "session": "s1",
+            "speaker": "Ana",
+            "text": "I sold the blue boat to Tom.",
+            "turn_id": "t1",
+        }
+        assert RunningServer(url).ask("add", turn) is not None
+        words = ("recall", "Who bought the boat?", "--space", "ana", "--store", store)
+        code, shown, error = run(capsys, *words)
+        assert (code, error) == (0, "")
+        assert "Ana: I sold the blue boat to Tom." in shown
+        code, shown, _ = run(capsys, *words, "--json")
+        assert [hit["turn_ids"] for hit in json.loads(shown)["hits"]] == [["t1"]]
+        code, shown, _ = run(capsys, *words, "--budget_tokens", "50")
+        assert "I sold the blue boat to Tom. (t1)" in shown
+        code, _, error = run(capsys, "recall", "Who?", "--space", "bea", "--store", store)
+        assert_one_line_and_code_2(code, error, "space 'bea' is not in the store")
+        server.send_signal(signal.SIGTERM)
+        server.wait(20)
+    assert running_server(store) is None
