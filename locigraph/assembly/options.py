@@ -77,7 +77,7 @@ def check_recall(
     if strategy is not None and strategy not in recalled():
         if strategy not in STRATEGIES:
             raise UnknownNameError("strategy", strategy, recalled())
-        is_v2 = STRATEGIES[strategy].is_proposed
+        is_v2 = STRATEGIES[strategy].searches_graph_embeddings
         ending = "in recall, use v2 with --checkpoint" if is_v2 else "it is trained there, inside folds"
         raise LocigraphError(f"strategy {strategy!r} is only for locigraph evaluate; {ending}")
     check_positive("top_k", top_k)

@@ -41,6 +41,7 @@ class SearchParts:
         indexes: In-memory indexes of these spaces; None to make new ones.
         texts: Reads the texts of hits; None reads them from the store.
         checkpoint: Loads the checkpoint of strategies that were learnt with one; None if there is none.
+        graph_embeddings: Makes the search of graph embeddings; None where only evaluations make it.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class SearchParts:
         indexes: SpaceIndexes | None = None,
         texts: NodeTexts | None = None,
         checkpoint: Callable[[], Checkpoint] | None = None,
+        graph_embeddings: Callable[[], Retriever] | None = None,
     ) -> None:
         self.store, self.encoder, self.spaces, self.index = store, encoder, spaces, index
         self.queries = queries
@@ -63,6 +65,7 @@ class SearchParts:
         self.texts = texts_of(store, is_joint=is_joint) if texts is None else texts
         self.opened = ExitStack()
         self._checkpoint = checkpoint
+        self._graph_embeddings = graph_embeddings
 
     def __enter__(self) -> Self:
         return self
@@ -79,6 +82,11 @@ class SearchParts:
         if self._checkpoint is None:
             raise LocigraphError("no checkpoint is named; name one with --checkpoint")
         return self._checkpoint()
+
+    def graph_embeddings(self) -> Retriever:
+        """A search of graph embeddings that are up to date."""
+        assert self._graph_embeddings is not None, "evaluations train a checkpoint, or are given one"
+        return self._graph_embeddings()
 
     def snapshots(self, strategy: Strategy) -> SnapshotLoader:
         """A function that reads a space with the embeddings of a strategy's text encoder."""

@@ -27,12 +27,14 @@ class Strategy:
     Attributes:
         name: The name by which users choose it.
         description: One sentence for help texts and reports.
-        make: Builds the retriever over an indexed graph; None for a strategy that learns inside folds, and for v2.
+        make: Builds the retriever over an indexed graph; None for a strategy that can only be evaluated.
         learn: For a strategy that learns inside the folds of an evaluation: trains in one fold and runs its questions.
         zero_shot: For a strategy that uses what a given checkpoint has learnt: runs all questions.
         changes: For a graph network that is trained inside folds: its changes to the given settings.
         is_random: Whether what it learns depends on the random seed.
         needs_index: Whether it searches the vector index.
+        searches_graph_embeddings: Whether that search is one of graph embeddings: v2 and its variants, which are tested
+            against the baselines, and for which the embeddings of changed turns are brought up to date first.
         uses_adapter: Whether it uses the text encoder with its adapter; the others use the text encoder without.
         needs_adapter: Whether it is refused if there is no adapter.
         has_adapted: Whether the table also holds it with the adapter, as ``<name>-adapted``.
@@ -47,6 +49,7 @@ class Strategy:
     changes: Mapping[str, Any] = field(default_factory=dict)
     is_random: bool = False
     needs_index: bool = False
+    searches_graph_embeddings: bool = False
     uses_adapter: bool = False
     needs_adapter: bool = False
     has_adapted: bool = False
@@ -64,13 +67,8 @@ class Strategy:
 
     @property
     def in_recall(self) -> bool:
-        """Whether ``locigraph recall`` offers it: it needs no training inside folds, or is v2."""
-        return self.make is not None or self.name == "v2"
-
-    @property
-    def is_proposed(self) -> bool:
-        """Whether it searches graph embeddings (v2 and its variants), and so is tested against the baselines."""
-        return (self.is_trained or self.needs_checkpoint) and not self.is_baseline
+        """Whether ``locigraph recall`` offers it."""
+        return self.make is not None
 
 
 def _hybrid(parts: SearchParts, strategy: Strategy, **options: Any) -> Retriever:
@@ -142,6 +140,10 @@ def _fusion_zero(parts: SearchParts, strategy: Strategy) -> Retriever:
 
     fusion = fusion_of(parts.checkpoint())
     return FusionRetriever(parts.snapshots(strategy), parts.encoder_of(strategy), fusion=fusion, name=strategy.name)
+
+
+def _v2(parts: SearchParts, strategy: Strategy) -> Retriever:
+    return parts.graph_embeddings()
 
 
 def _train(task: FoldTask, strategy: Strategy) -> StrategyRun:
@@ -232,9 +234,11 @@ STRATEGIES: Table[Strategy] = Table(
             Strategy(
                 "v2",
                 "one ANN search over embeddings of the Heterogeneous Graph Transformer, trained inside folds",
+                _v2,
                 learn=_train,
                 is_random=True,
                 needs_index=True,
+                searches_graph_embeddings=True,
                 uses_adapter=True,
             ),
             Strategy(
@@ -244,6 +248,7 @@ STRATEGIES: Table[Strategy] = Table(
                 changes={"model.encoder": "mixing", "training.pretrain_epochs": 0},
                 is_random=True,
                 needs_index=True,
+                searches_graph_embeddings=True,
                 uses_adapter=True,
             ),
             Strategy(
@@ -251,6 +256,7 @@ STRATEGIES: Table[Strategy] = Table(
                 "v2 zero-shot: a checkpoint that was not trained on the corpus",
                 zero_shot=_zero_shot,
                 needs_index=True,
+                searches_graph_embeddings=True,
                 uses_adapter=True,
             ),
             Strategy(
@@ -260,6 +266,7 @@ STRATEGIES: Table[Strategy] = Table(
                 changes={"model.excluded_relations": ["*"], "training.pretrain_epochs": 0},
                 is_random=True,
                 needs_index=True,
+                searches_graph_embeddings=True,
                 uses_adapter=True,
             ),
             Strategy(
@@ -352,4 +359,4 @@ def made(parts: SearchParts, name: str) -> Retriever:
 def made_of(parts: SearchParts, chosen: Sequence[str]) -> dict[str, Retriever]:
     """Retrievers, by name, of the chosen strategies that neither learn nor need a checkpoint."""
     rows = [STRATEGIES[name] for name in chosen]
-    return {row.name: made(parts, row.name) for row in rows if row.make is not None and not row.needs_checkpoint}
+    return {row.name: made(parts, row.name) for row in rows if not (row.is_trained or row.needs_checkpoint)}

@@ -54,7 +54,7 @@ def comparisons(strategies: Sequence[str], baselines: Names | None) -> list[tupl
         UnknownNameError: If a baseline is not a strategy.
         LocigraphError: If none of the baselines is run, or nothing is left to test against them.
     """
-    proposed = next((name for name in strategies if STRATEGIES[name].is_proposed), None)
+    proposed = next((name for name in strategies if STRATEGIES[name].searches_graph_embeddings), None)
     if baselines is None and proposed is None:
         return None
     others = [name for name in strategies if name != proposed]

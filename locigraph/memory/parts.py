@@ -11,7 +11,7 @@ from locigraph.assembly import defaults, opening
 from locigraph.assembly.search_parts import SearchParts, indexer_of
 from locigraph.assembly.settings import DEFAULT, EncoderSettings, IndexSettings
 from locigraph.assembly.space_indexes import KeptIndexes
-from locigraph.assembly.strategies import STRATEGIES, made
+from locigraph.assembly.strategies import STRATEGIES, Strategy, made
 from locigraph.assembly.strategy_choice import require_adapter
 from locigraph.kg.errors import InvalidVectorError, LocigraphError, outcome
 from locigraph.kg.store import Store
@@ -183,8 +183,8 @@ class Parts:
                 defaults.remember_checkpoint(self.graph, defaults.checkpoint_folder(self._checkpoint, self.graph))
         return self._embeddings
 
-    def _for_v2(self, spaces: Sequence[SpaceId]) -> tuple[GraphVectors | None, str]:
-        """The collection for v2 if the memory is read-only, else None; and why v2 cannot answer, empty if it can.
+    def _why_not_v2(self, spaces: Sequence[SpaceId]) -> str:
+        """Why v2 cannot answer; empty if it can.
 
         A writer brings the embeddings up to date before each search; for a reader they must be up to date already.
         """
@@ -192,11 +192,12 @@ class Parts:
 
         found = self.live()
         if found is None or not self.is_readonly:
-            return None, self.why_no_v2
+            return self.why_no_v2
         try:
-            return found.readable(spaces), ""
+            found.readable(spaces)
         except StaleEmbeddingsError as error:
-            return None, str(error)
+            return str(error)
+        return ""
 
     @property
     def questions(self) -> CheckpointQueryEncoder:
@@ -250,51 +251,61 @@ class Parts:
         Raises:
             LocigraphError: If the strategy cannot be used, or the index fails.
         """
-        spaces, notes, collection = asked.spaces, list[str](), None
-        if strategy is None:
-            collection, reason = self._for_v2(spaces)
-            strategy = "v1" if reason else "v2"
-            notes += [f"v1 answered, since v2 cannot be used: {reason}"] if reason else []
-        row = STRATEGIES[strategy]
-        require_adapter([strategy], self._settings.adapter)
+        row, notes = self._chosen(asked, strategy)
+        require_adapter([row.name], self._settings.adapter)
         # Milvus Lite can be opened by one process at a time; strategies without vectors leave it to others.
         index = self.index() if row.needs_index else None
-        is_settled = row.is_proposed and self._embeddings is not None and self._embeddings.are_settled(asked.standings)
-        if row.needs_index and not self.is_readonly and not is_settled:
-            room = _DUE_AT_MOST if row.is_proposed and not self.graph.has_forgotten() else 0
+        self._bring_index_up_to_date(row, asked)
+        with SearchParts(
+            self.graph,
+            self.encoder,
+            spaces=asked.spaces,
+            index=index,
+            queries=queries,
+            is_joint=asked.is_joint,
+            indexes=self._kept.of(asked.spaces, is_joint=asked.is_joint),
+            checkpoint=None if self._checkpoint is None else self.checkpoint,
+            graph_embeddings=lambda: self._v2(asked, self._embeddings_of(asked)),
+        ) as parts:
+            try:
+                found = self._made(parts, row)
+            except IndexMismatchError as error:
+                if not self.is_readonly or row.searches_graph_embeddings:
+                    raise
+                parts.index = None  # the store holds all that the index lacks
+                found = made(parts, row.name)
+                notes.append(f"searched without the index, which is only read here: {error}")
+            yield row.name, found, notes
+
+    def _chosen(self, asked: AskedSpaces, strategy: str | None) -> tuple[Strategy, list[str]]:
+        """The row of a strategy, by default v2's, or v1's with a note that says why."""
+        if strategy is not None:
+            return STRATEGIES[strategy], []
+        reason = self._why_not_v2(asked.spaces)
+        notes = [f"v1 answered, since v2 cannot be used: {reason}"] if reason else []
+        return STRATEGIES["v1" if reason else "v2"], notes
+
+    def _bring_index_up_to_date(self, row: Strategy, asked: AskedSpaces) -> None:
+        """Index the descriptions that a strategy searches; before a search of graph embeddings only if many are due."""
+        if self.is_readonly:
+            return
+        by_graph = row.searches_graph_embeddings
+        is_settled = by_graph and self._embeddings is not None and self._embeddings.are_settled(asked.standings)
+        if row.needs_index and not is_settled:
+            room = _DUE_AT_MOST if by_graph and not self.graph.has_forgotten() else 0
             if self.graph.outbox_size() > room:
                 self.drain()
-        if row.is_proposed:
-            if collection is None:
-                embeddings = self.require_live()
-                collection = embeddings.readable(spaces) if self.is_readonly else embeddings.current(asked.standings)
-            yield strategy, self._v2(asked, collection), notes
-            return
-        if row.uses_adapter and not self.is_readonly:
+        if row.uses_adapter and not by_graph:
             from locigraph.assembly.graphs import embed_all
 
             # Nodes that were just added have vectors of the text encoder without its adapter only. For a reader, the
             # others are computed with each snapshot (see ``snapshot_with_vectors``).
-            embed_all(spaces, self.graph, self.encoder, progress=False)
-        with SearchParts(
-            self.graph,
-            self.encoder,
-            spaces=spaces,
-            index=index,
-            queries=queries,
-            is_joint=asked.is_joint,
-            indexes=self._kept.of(spaces, is_joint=asked.is_joint),
-            checkpoint=None if self._checkpoint is None else self.checkpoint,
-        ) as parts:
-            try:
-                found = self._made(parts, strategy)
-            except IndexMismatchError as error:
-                if not self.is_readonly:
-                    raise
-                parts.index = None  # the store holds all that the index lacks
-                found = made(parts, strategy)
-                notes.append(f"searched without the index, which is only read here: {error}")
-            yield strategy, found, notes
+            embed_all(asked.spaces, self.graph, self.encoder, progress=False)
+
+    def _embeddings_of(self, asked: AskedSpaces) -> GraphVectors:
+        """The graph embeddings of some spaces, up to date."""
+        embeddings = self.require_live()
+        return embeddings.readable(asked.spaces) if self.is_readonly else embeddings.current(asked.standings)
 
     def ready(self, asked: AskedSpaces) -> Retriever | None:
         """v2 over spaces that are held in memory and stand as when they were last brought up to date; else None."""
@@ -327,12 +338,12 @@ class Parts:
         """The graph of the searched spaces, without embeddings."""
         return self._kept.of(asked.spaces, is_joint=asked.is_joint).snapshot(asked.name, as_of)
 
-    def _made(self, parts: SearchParts, strategy: str) -> Retriever:
+    def _made(self, parts: SearchParts, row: Strategy) -> Retriever:
+        if row.searches_graph_embeddings or self.is_readonly:
+            return made(parts, row.name)
         for _ in range(_TRIES):
             try:
-                return made(parts, strategy)
+                return made(parts, row.name)
             except IndexMismatchError:
-                if self.is_readonly:
-                    raise
                 self.drain()  # a turn was added meanwhile: additions that wait for models do not hold the lock
-        return made(parts, strategy)
+        return made(parts, row.name)

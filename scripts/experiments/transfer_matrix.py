@@ -38,11 +38,11 @@ from locigraph.training.folds import refuse_trained_on, refuse_validation_on_ada
 from locigraph.training.identity import TrainingRun
 
 _METRICS = ("recall@10", "ndcg@10")
-(_PROPOSED,) = (row for row in STRATEGIES.values() if row.zero_shot is not None and row.is_proposed)
+(_PROPOSED,) = (row for row in STRATEGIES.values() if row.zero_shot is not None and row.searches_graph_embeddings)
 #: Strategies that use a checkpoint, and those that learn nothing; all of them search in memory, exactly.
 BASELINES: Table[Strategy] = Table(
     "baseline",
-    [row for row in STRATEGIES.values() if row is not _PROPOSED and (row.zero_shot or row.make)],
+    [row for row in STRATEGIES.values() if row is not _PROPOSED and not row.is_trained],
 )
 
 

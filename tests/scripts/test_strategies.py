@@ -142,7 +142,7 @@ def test_published_strategies_run_with_either_text_encoder_and_are_offered_by_re
     assert plain.in_recall
     assert adapted.in_recall
     assert (plain.uses_adapter, adapted.uses_adapter) == (False, True)
-    assert not plain.is_proposed
+    assert not plain.searches_graph_embeddings
     assert not plain.is_baseline  # unless they are named as baselines
 
 
