@@ -18,9 +18,9 @@ from locigraph.kg.types import Turn
 # article, or an adjective, and rarely have the endings of nouns that are made of other words.
 _BEFORE_NOUNS = re.compile(
     r"\b(?:d(?:er|ie|as|en|em|es)|[mkds]?ein(?:e[mnrs]?)?|ihre?[mnrs]?|unsere?[mnrs]?|eure?[mnrs]?|diese[mnrs]?|jede[mnrs]?"
-    r"|kein(?:e[mnrs]?)?|am|im|ins|ans|zum|zur|vom|beim|viel|wenig|mehr|zwei|drei|vier|paar|\w{3,}e[mnrs]?|\d+)\s+$"
+    r"|kein(?:e[mnrs]?)?|am|im|ins|ans|zum|zur|vom|beim|viel|wenig|mehr|zwei|drei|vier|paar|\w{3,30}e[mnrs]?|\d+)\s+$"
 )
-_NOUN = re.compile(r"\w+(?:ung|heit|keit|schaft|tion|tät|chen|nis|zeit|tag|abend|haus|stück)(?:e[ns]?|s|n)?")
+_NOUN = re.compile(r"\w{1,40}(?:ung|heit|keit|schaft|tion|tät|chen|nis|zeit|tag|abend|haus|stück)(?:e[ns]?|s|n)?")
 _ORDINAL = re.compile(r"\b(\d{1,2})\. (?=[^\W\d])")
 _NO_BREAK = "\u2060"  # stands for a blank that divides nothing
 _NEARBY = 30  # characters before a word that hold the one before it

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -88,7 +88,22 @@ class TimeWords:
         """Patterns of signs of the past, and of what is to come."""
         return re.compile(rf"\b(?:{self.past})\b"), re.compile(rf"\b(?:{self.future})\b")
 
-    def english(self, match: re.Match[str], translation: str) -> str | None:
+    def translated(self, text: str) -> str:
+        """The text in lower case and without accents, with its time expressions in English.
+
+        Of two expressions that overlap, the earlier one wins, then the longer one.
+        """
+        plain = "".join(map(_plain, text.lower()))
+        matches = [(match, english) for pattern, english in self.rules for match in pattern.finditer(plain)]
+        pieces, end = [], 0
+        for match, translation in sorted(matches, key=lambda found: (found[0].start(), -found[0].end())):
+            english = self._english(match, translation) if match.start() >= end else None
+            if english is not None:
+                pieces += [plain[end : match.start()], f" {english} "]
+                end = match.end()
+        return " ".join("".join([*pieces, plain[end:]]).split())
+
+    def _english(self, match: re.Match[str], translation: str) -> str | None:
         """The English of an expression; None if it names a weekday whose tense is not clear."""
         values = {name: self._value(name, said) for name, said in match.groupdict().items() if said is not None}
         if translation == "on {weekday}":
@@ -180,8 +195,8 @@ TIME_WORDS = Table(
                 ("bis(?: zum)?", "until"),
             ],
             past=(
-                r"war(?:en|st|t)?|hatten?|hattest|ging(?:en)?|kam(?:en)?|gab|wurden?|ge\w{2,}(?:t|en)"
-                r"|\w{2,4}ge\w{2,}(?:t|en)|(?:ver|be|er|ent)\w{2,}t"
+                r"war(?:en|st|t)?|hatten?|hattest|ging(?:en)?|kam(?:en)?|gab|wurden?|ge\w{2,30}(?:t|en)"
+                r"|\w{2,4}ge\w{2,30}(?:t|en)|(?:ver|be|er|ent)\w{2,30}t"
             ),
             future=r"werden?|wirst|wird|will|wollen|willst|muss|mussen|soll|sollen|plane|planen|kommt|findet",
             on=r"(?:am ){weekday}(?!,? (?:den |dem )?\d)",
@@ -220,12 +235,12 @@ TIME_WORDS = Table(
                 ("jusqu['’](?:au|a|en)", "until"),
             ],
             past=(
-                r"ai|avons|avez|ont|etaient|etais|etait|avait|avais|est (?:alle|venu|parti|arrive|reste|ne)\w*"
+                r"ai|avons|avez|ont|etaient|etais|etait|avait|avais|est (?:alle|venu|parti|arrive|reste|ne)\w{0,3}"
                 r"|a (?:ete|eu|fait|dit|pris|mis|vu|achete|trouve|demenage|commence|perdu|gagne|recu)\w{0,2}"
             ),
             future=(
                 r"vais|vas|va|allons|allez|vont|ira|veux|veut|dois|doit"
-                r"|\w{2,}(?:erai|eras|erons|eront|irai|irons|iront)"
+                r"|\w{2,30}(?:erai|eras|erons|eront|irai|irons|iront)"
             ),
             on=r"(?<!chaque )(?<!tous les )(?:le )?{weekday}(?!,? \d)",
         ),
@@ -267,8 +282,8 @@ TIME_WORDS = Table(
                 ("hasta(?: el)?", "until"),
             ],
             past=(
-                r"fue|fui|fuimos|fueron|era|eran|estuv\w+|tuv\w+|hizo|hice|hicimos|vin[eo]|he|ha|hemos|han|habia\w*"
-                r"|\w{3,}(?:aron|ieron|aste|iste)|(?:compr|lleg|qued|empez|encontr|pag|nac|conoc)(?:e|o|io|imos|amos)"
+                r"fue|fui|fuimos|fueron|era|eran|estuv\w{1,9}|tuv\w{1,9}|hizo|hice|hicimos|vin[eo]|he|ha|hemos|han|habia\w{0,5}"
+                r"|\w{3,30}(?:aron|ieron|aste|iste)|(?:compr|lleg|qued|empez|encontr|pag|nac|conoc)(?:e|o|io|imos|amos)"
             ),
             future=(
                 r"voy|vas|va|vamos|van|quiero|quiere|tengo que|tiene que"
@@ -315,7 +330,7 @@ TIME_WORDS = Table(
             ],
             past=(
                 r"ho|hai|ha|abbiamo|hanno|sono (?:andat|venut|stat|arrivat|partit|nat)\w"
-                r"|e (?:andat|venut|stat|arrivat|partit|nat)\w|era|ero|erano|aveva\w*"
+                r"|e (?:andat|venut|stat|arrivat|partit|nat)\w|era|ero|erano|aveva\w{0,5}"
             ),
             future=(
                 r"vado|vai|va|andiamo|vanno|voglio|vuole|devo|deve|dobbiamo"
@@ -361,7 +376,7 @@ TIME_WORDS = Table(
             ],
             past=(
                 r"foi|fui|fomos|foram|era|eram|estive|esteve|tive|teve|fiz|fez|veio|vim"
-                r"|\w{3,}(?:amos|aram|eram|iram|ou|iu)|(?:compr|cheg|fiqu|comec|encontr|pagu)ei"
+                r"|\w{3,30}(?:amos|aram|eram|iram|ou|iu)|(?:compr|cheg|fiqu|comec|encontr|pagu)ei"
             ),
             future=(
                 r"vou|vais|vai|vamos|vao|quero|quer|tenho que|tem que"
@@ -397,7 +412,7 @@ TIME_WORDS = Table(
                 (r"in {year}", "in {year}"),
             ],
             before=[("voor", "before"), ("na", "after"), ("sinds", "since"), ("tot(?: en met)?", "until")],
-            past=r"was|waren|had|hadden|ging|gingen|kwam|kwamen|werd|heb|hebt|ge\w{2,}(?:t|d|en)",
+            past=r"was|waren|had|hadden|ging|gingen|kwam|kwamen|werd|heb|hebt|ge\w{2,30}(?:t|d|en)",
             future=r"zal|zult|zullen|wil|willen|moet|moeten|gaan",
             on=r"(?:op ){weekday}(?!,? \d)",
         ),
@@ -480,14 +495,7 @@ def with_english_times(text: str) -> str:
     For readers of times alone: in texts of those languages accents are left out, too.
     """
     words = TIME_WORDS.get(language_of(text).name)
-    if words is None:
-        return text.lower()
-    plain = "".join(map(_plain, text.lower()))
-    pieces, end = [], 0
-    for match, english in _found(plain, words):
-        pieces += [plain[end : match.start()], f" {english} "]
-        end = match.end()
-    return " ".join("".join([*pieces, plain[end:]]).split())
+    return text.lower() if words is None else words.translated(text)
 
 
 def names_a_time(name: str, language: Language) -> bool:
@@ -497,18 +505,6 @@ def names_a_time(name: str, language: Language) -> bool:
         return False
     plain = "".join(map(_plain, name.lower()))
     return any(re.fullmatch(pattern, plain) for pattern in (*words.months, *words.weekdays))
-
-
-def _found(plain: str, words: TimeWords) -> Iterator[tuple[re.Match[str], str]]:
-    """The expressions of a text and their English, in order; of two that overlap, the earlier, then the longer one."""
-    matches = [(match, english) for pattern, english in words.rules for match in pattern.finditer(plain)]
-    end = 0
-    for match, translation in sorted(matches, key=lambda found: (found[0].start(), -found[0].end())):
-        if match.start() >= end:
-            english = words.english(match, translation)
-            if english is not None:
-                end = match.end()
-                yield match, english
 
 
 def _plain(sign: str) -> str:

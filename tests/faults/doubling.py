@@ -31,6 +31,8 @@ from locigraph.kg.corpora import load_corpus
 from locigraph.kg.errors import CorpusFileError, CorpusFormatError
 from locigraph.kg.language.dates import calendar_parts, resolve_times
 from locigraph.kg.language.english import is_english
+from locigraph.kg.language.foreign_times import TIME_WORDS, names_a_time
+from locigraph.kg.language.languages import LANGUAGES, language_of
 from locigraph.kg.language.mentions import named_dates, named_people
 from locigraph.kg.language.redaction import redacted
 from locigraph.kg.language.seen_texts import wording
@@ -131,6 +133,9 @@ READERS: dict[str, Callable[[str], object]] = {
     "rules": lambda text: RuleExtractor().plan(make_turn(0, text, speaker="Ann"), Context((), ())),
     "questions": questions_about,
     "redaction": redacted,
+    "languages": language_of,
+    "foreign times": lambda text: [row.translated(text) for row in TIME_WORDS.values()],
+    "foreign names": lambda text: [names_a_time(text, language) for language in LANGUAGES.values()],
     "replies": _replied,
     "insights": _insights,
     "people": named_people,
@@ -156,6 +161,9 @@ CALLED_BY = {
     "consolidation.insights._by_person": "insights",
     "consolidation.linking.mentions_of": "links",
     "consolidation.llm._refused_parameter": "refusal",
+    "kg.language.foreign_times.names_a_time": "foreign names",
+    **{f"kg.language.foreign_times.{name}": "foreign times" for name in ("rules", "tenses", "_value", "_english")},
+    "kg.language.languages._scripts": "languages",
     "retrieval.index.milvus.owned": None,  # compiled from names that the system itself chooses
 }
 _START, _LARGEST, _LIMIT_S, _ATTEMPTS = 4_000, 64_000, 0.02, 2
