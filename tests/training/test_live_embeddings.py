@@ -452,6 +452,20 @@ def test_a_turn_that_is_forgotten_leaves_a_surplus_row_until_the_index_hears_of_
     assert (found.turns, found.surplus, found.missing) == (len(TURNS[SPACE]) - 1, 1, 0)
 
 
+@pytest.mark.parametrize("said", [TURNS[SPACE], long_talk(20)], ids=["few turns", "many turns"])
+def test_an_update_deletes_the_rows_of_turns_of_which_only_the_store_knows_that_they_are_forgotten(
+    said: Sequence[Turn], place: Place
+) -> None:
+    place.say(*said)
+    place.live.update()
+    assert place.collection().count(SPACE) == len(said)
+    place.store.forget(SPACE, [said[-1].turn_id])
+    place.live.update()
+    place.collection().flush()
+    assert place.collection().count(SPACE) == len(said) - 1
+    assert all(found.is_clean for found in place.live.verify())
+
+
 def test_vectors_of_another_width_have_no_distance(place: Place) -> None:
     place.say(*TURNS[SPACE])
     wide = place.index.create("emb_wide", CollectionSpec(4, "IP", "other", "schema"))
