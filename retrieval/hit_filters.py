@@ -213,6 +213,7 @@ def _led_by_newest(alike: Sequence[Hit]) -> Hit:
         newest,
         score=best.score,
         signals=best.signals,
+        confidence=best.confidence,
         same=tuple(turn for turn in turns if turn not in newest.turn_ids),
         again=tuple(sorted({*newest.again, *times})),
     )

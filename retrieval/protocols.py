@@ -31,6 +31,17 @@ NodeTexts = Callable[[SpaceId, Sequence[NodeId], datetime | None], Mapping[NodeI
 SnapshotLoader = Callable[[SpaceId, datetime | None], Snapshot]
 
 
+_AS_THEY_ARE = (
+    "space",
+    "node_id",
+    "type",
+    "text",
+    "score",
+    "signals",
+    "confidence",
+)  # fields that are the same in JSON
+
+
 @dataclass(frozen=True, slots=True)
 class Hit:
     """A retrieved node.
@@ -50,6 +61,8 @@ class Hit:
         until: The day on which something replaced it, for a turn most of what it says; None while it holds, and if that
             day is not known. Strategies leave it empty.
         superseded_by: The turns that say what has replaced it. Strategies leave it empty.
+        confidence: Probability that it is evidence for the answer of the question (see ``retrieval.confidence``); None
+            where it is not known, as for all strategies but v2.
     """
 
     node_id: NodeId
@@ -65,6 +78,7 @@ class Hit:
     again: tuple[datetime, ...] = ()
     until: date | None = None
     superseded_by: tuple[TurnId, ...] = ()
+    confidence: float | None = None
 
     def as_json(self) -> dict[str, object]:
         """The hit as a JSON object."""
@@ -75,13 +89,13 @@ class Hit:
             "spoken_at": None if self.spoken_at is None else self.spoken_at.isoformat(),
             "again": [time.isoformat() for time in self.again],
             "until": None if self.until is None else self.until.isoformat(),
-            "superseded_by": list(self.superseded_by),
+            "superseded_by": list(self.superseded_by), "confidence": self.confidence,
         }  # fmt: skip
 
     @classmethod
     def from_json(cls, made: Mapping[str, Any]) -> Hit:
         """The hit of which ``as_json`` made a JSON object."""
-        fields: dict[str, Any] = {name: made[name] for name in ("space", "node_id", "type", "text", "score", "signals")}
+        fields: dict[str, Any] = {name: made[name] for name in _AS_THEY_ARE}
         return cls(
             **fields,
             turn_ids=tuple(made["turn_ids"]),

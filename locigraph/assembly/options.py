@@ -65,6 +65,7 @@ def check_recall(
     as_of: object,
     strategy: str | None,
     fold: object,
+    min_confidence: object = None,
     queries: object = None,
 ) -> None:
     """Raise LocigraphError, before anything is opened, if an argument of ``Memory.recall`` is invalid."""
@@ -92,6 +93,13 @@ def check_recall(
         raise LocigraphError(
             f"fold is {shortened(fold)}; expected a word similarity above 0 and up to 1, or null to fold nothing"
         )
+    if min_confidence is not None:
+        if isinstance(min_confidence, bool) or not isinstance(min_confidence, int | float):
+            raise LocigraphError(f"min_confidence is {shortened(min_confidence)}; expected a number from 0 to 1")
+        if not 0 <= min_confidence <= 1:
+            raise LocigraphError(f"min_confidence is {min_confidence}; expected a number from 0 to 1")
+        if strategy not in (None, "v2"):
+            raise LocigraphError(f"min_confidence needs v2, but strategy is {strategy!r}; leave one of them out")
     if queries is not None and not callable(queries):
         raise LocigraphError(f"queries is {shortened(queries)}; expected a function such as generate_queries, or None")
     time_of(as_of)

@@ -39,6 +39,7 @@ class AskedQuestion:
     fold: float | None = DEFAULT_FOLD
     include_superseded: bool = False
     filter: Mapping[str, Any] | None = None
+    min_confidence: float | None = None
     queries: QueryGenerator | None = None
 
     def __post_init__(self) -> None:
@@ -50,6 +51,7 @@ class AskedQuestion:
             as_of=self.as_of,
             strategy=self.strategy,
             fold=self.fold,
+            min_confidence=self.min_confidence,
             queries=self.queries,
         )
         options.time_of(self.as_of)

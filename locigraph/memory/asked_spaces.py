@@ -18,6 +18,8 @@ from locigraph.kg.store import Store
 from locigraph.kg.store.standing import Standing
 from locigraph.kg.types import NodeId, Scope, SpaceId, TurnId
 from locigraph.memory.known_nodes import KnownNode, KnownNodes
+from locigraph.retrieval.confidence import SpeakersOf
+from locigraph.retrieval.hit_filters import is_kept
 from locigraph.retrieval.protocols import Hit
 
 
@@ -117,6 +119,17 @@ class AskedSpaces:
         """Whose words nodes contain, and whether they still hold; nodes that are not stored are left out."""
         known = self._nodes(ids)
         return {node: known[node] for node in ids if known[node].speakers}
+
+    def speakers_by(self, now: datetime | None) -> SpeakersOf:
+        """A function that reads whose words nodes contain, without nodes that have expired until a time."""
+
+        def read(space: SpaceId, ids: Sequence[NodeId]) -> Mapping[NodeId, frozenset[str]]:
+            known = self.origins_of(space, ids)
+            return {
+                node: each.speakers for node, each in known.items() if all(is_kept(said, now) for said in each.said)
+            }
+
+        return read
 
     def speakers(self, named: str | Sequence[str] | None) -> list[str] | None:
         """The named speakers, None for all.

@@ -39,6 +39,7 @@ from locigraph.memory.closable_lock import ClosableLock
 from locigraph.memory.parts import Parts
 from locigraph.memory.profile import Profile, profile_of
 from locigraph.memory.recalled import MemoryState, Recalled
+from locigraph.retrieval.confidence import ConfidentRetriever
 from locigraph.retrieval.errors import NotKeptError, RetrievalError
 from locigraph.retrieval.hit_filters import DEFAULT_FOLD, FilteredRetriever, admitted
 from locigraph.retrieval.superseding import SupersedingRetriever
@@ -452,6 +453,7 @@ class Memory:
         fold: float | None = DEFAULT_FOLD,
         include_superseded: bool = False,
         filter: Mapping[str, Any] | None = None,
+        min_confidence: float | None = None,
         queries: QueryGenerator | None = None,
     ) -> Recalled:
         """Search one space, or several together, for memories that answer a question; returns them best first.
@@ -484,6 +486,9 @@ class Memory:
                 ``{"project": {"$ne": "boats"}}``; also on ``$speaker``, ``$session``, ``$turn``, ``$spoken_at`` and
                 ``$type``. Operators are ``$eq $ne $in $nin $gt $gte $lt $lte $exists`` and ``$and $or $not``. None for
                 no filter.
+            min_confidence: Smallest probability, from 0 to 1, that what is searched holds an answer; below it the
+                result is empty, with a note that says so. Only v2 knows it. None for any; ``Recalled.confidence`` tells
+                it.
             queries: Function that turns the question into the queries of the strategy, such as ``generate_queries``;
                 None for the strategy's default: rules for v1, the question itself for the others.
 
@@ -496,7 +501,7 @@ class Memory:
         asking = AskedQuestion(
             question=question, space=space, user=user, agent=agent, top_k=top_k, budget_tokens=budget_tokens,
             budget_kinds=budget_kinds, as_of=as_of, strategy=strategy, reranker=reranker, speaker=speaker, fold=fold,
-            include_superseded=include_superseded, filter=filter, queries=queries,
+            include_superseded=include_superseded, filter=filter, min_confidence=min_confidence, queries=queries,
         )  # fmt: skip
         found = self._recalled_at_once(asking)
         return self._recalled(asking) if found is None else found
@@ -595,9 +600,12 @@ class Memory:
         speakers = asked.speakers(asking.speaker)
         several = with_queries(found_by, asking.queries, lambda _: self._last_day(asked.spaces))
         now = datetime.now(UTC) if asked.have_expiring else None
+        judging = ConfidentRetriever(several, asked.speakers_by(now)) if strategy == "v2" else None
+        if asking.min_confidence is not None and judging is None:
+            raise LocigraphError(f"min_confidence needs v2, but {strategy} answers; {'; '.join(notes)}")
         condition = asking.condition
         viewed = FilteredRetriever(
-            several, asked.origins_of, speakers=speakers, condition=condition, now=now, fold=asking.fold
+            judging or several, asked.origins_of, speakers=speakers, condition=condition, now=now, fold=asking.fold
         )
         retriever = reranked(asking.reranker)(viewed)
         retriever = SupersedingRetriever(
@@ -632,7 +640,13 @@ class Memory:
             for space, each in asked.standings.items()
         }
         said = (*notes, *opening.partial_memory(self._graph, stored))
-        return Recalled(asked.shown(hits, asking.time), strategy, found.timing, said, context)
+        confidence = None if judging is None else judging.confidence
+        if confidence is not None and asking.min_confidence is not None and confidence < asking.min_confidence:
+            unlikely = (
+                f"nothing here answers this with a confidence of {asking.min_confidence:g}: it is {confidence:.2f}"
+            )
+            return Recalled((), strategy, found.timing, (*said, unlikely), confidence=confidence)
+        return Recalled(asked.shown(hits, asking.time), strategy, found.timing, said, context, confidence)
 
     def profile(
         self,

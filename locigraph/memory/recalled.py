@@ -21,6 +21,8 @@ class Recalled(Sequence[Hit]):
         strategy: Name of the strategy that found them.
         timing: Duration of the search.
         notes: Warnings for the caller, such as that another strategy answered or that turns are missing.
+        confidence: Probability that what was searched holds an answer (see ``retrieval.confidence``); None where it is
+            not known, as for all strategies but v2.
         context: The hits as lines for a language model; None if no budget was given. If several spaces were searched,
             it names turns as ``space:turn`` and shows one conversation after the other.
     """
@@ -30,6 +32,7 @@ class Recalled(Sequence[Hit]):
     timing: Timing
     notes: tuple[str, ...] = ()
     context: Context | None = None
+    confidence: float | None = None
 
     @overload
     def __getitem__(self, place: int) -> Hit: ...
@@ -45,6 +48,7 @@ class Recalled(Sequence[Hit]):
         """The result as a JSON object, as the server sends it; the context is its text."""
         return {
             "hits": [hit.as_json() for hit in self.hits], "strategy": self.strategy, "notes": list(self.notes),
+            "confidence": self.confidence,
             "context": None if self.context is None else str(self.context),
             "encode_ms": self.timing.encode_ms, "search_ms": self.timing.search_ms,
         }  # fmt: skip
@@ -57,6 +61,7 @@ class Recalled(Sequence[Hit]):
             made["strategy"],
             Timing(made["encode_ms"], made["search_ms"]),
             tuple(made["notes"]),
+            confidence=made["confidence"],
         )
 
 

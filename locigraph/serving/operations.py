@@ -143,6 +143,12 @@ class Asked(_OfScope):
     include_superseded: bool = Field(
         False, description="Whether what was replaced keeps its rank; otherwise it comes after what has replaced it."
     )
+    min_confidence: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="Smallest probability that there is an answer; below it there are no hits. Only v2 knows it.",
+    )
     filter: dict[str, Any] | None = Field(
         None,
         description='Conditions on the metadata of turns, such as {"project": {"$ne": "boats"}}, and on $speaker, '
@@ -220,12 +226,13 @@ class Answer(BaseModel):
     """What was found, best first.
 
     ``notes`` say what the caller should know: that another strategy answered, or that turns are missing. ``context``
-    is what fits into ``budget_tokens``.
+    is what fits into ``budget_tokens``. ``confidence`` is the probability that there is an answer, if v2 was asked.
     """
 
     hits: list[Hit]
     strategy: str
     notes: list[str]
+    confidence: float | None
     context: str | None
     encode_ms: float
     search_ms: float

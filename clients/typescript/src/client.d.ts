@@ -76,12 +76,13 @@ export interface AddedTurns {
  * What was found, best first.
  *
  * `notes` say what the caller should know: that another strategy answered, or that turns are missing. `context`
- * is what fits into `budget_tokens`.
+ * is what fits into `budget_tokens`. `confidence` is the probability that there is an answer, if v2 was asked.
  */
 export interface Answer {
   hits: Hit[];
   strategy: string;
   notes: string[];
+  confidence: number | null;
   context: string | null;
   encode_ms: number;
   search_ms: number;
@@ -113,6 +114,8 @@ export interface Asked {
   fold?: number | null;
   /** Whether what was replaced keeps its rank; otherwise it comes after what has replaced it. @default false */
   include_superseded?: boolean;
+  /** Smallest probability that there is an answer; below it there are no hits. Only v2 knows it. */
+  min_confidence?: number | null;
   /**
    * Conditions on the metadata of turns, such as {"project": {"$ne": "boats"}}, and on $speaker, $session, $turn,
    * $spoken_at and $type.

@@ -39,6 +39,7 @@ def recall(
     fold: float | None = DEFAULT_FOLD,
     include_superseded: bool = False,
     filter: dict[str, Any] | None = None,
+    min_confidence: float | None = None,
     top_k: int = 10,
     budget_tokens: int | None = None,
     budget_kinds: dict[str, int] | None = None,
@@ -74,6 +75,8 @@ def recall(
         include_superseded: Whether what was replaced keeps its rank; otherwise what has replaced it is shown first.
         filter: Show only memories whose turns satisfy these conditions on their metadata, such as
             '{"project": {"$ne": "boats"}}', or on $speaker, $session, $turn, $spoken_at and $type; null for no filter.
+        min_confidence: Smallest probability, from 0 to 1, that what is searched holds an answer; below it nothing is
+            shown but a line that says so. Only v2 knows it; null shows whatever is found.
         top_k: Number of memories to show.
         budget_tokens: Size of a context in tokens: shows the best memories that fit into it, with dates and source
             turns, in chronological order or that of the strategy. null for ``top_k`` memories with their scores.
@@ -102,11 +105,13 @@ def recall(
         as_of=as_of,
         strategy=strategy,
         fold=fold,
+        min_confidence=min_confidence,
     )
     asked: dict[str, Any] = {
         "question": question, "space": space, "user": user, "agent": agent, "top_k": top_k,
         "budget_tokens": budget_tokens, "budget_kinds": budget_kinds, "as_of": as_of, "strategy": strategy,
         "speaker": speaker, "fold": fold, "include_superseded": include_superseded, "filter": filter,
+        "min_confidence": min_confidence,
     }  # fmt: skip
     # A server has the parts of its own start; a question that names others cannot be asked there.
     parts_of_its_own = (index, encoder, checkpoint, queries, reranker)
