@@ -183,8 +183,8 @@ class Parts:
                 defaults.remember_checkpoint(self.graph, defaults.checkpoint_folder(self._checkpoint, self.graph))
         return self._embeddings
 
-    def _why_not_v2(self, spaces: Sequence[SpaceId]) -> str:
-        """Why v2 cannot answer; empty if it can.
+    def _for_v2(self, spaces: Sequence[SpaceId]) -> tuple[GraphVectors | None, str]:
+        """The collection for v2 if the memory is read-only, else None; and why v2 cannot answer, empty if it can.
 
         A writer brings the embeddings up to date before each search; for a reader they must be up to date already.
         """
@@ -192,12 +192,11 @@ class Parts:
 
         found = self.live()
         if found is None or not self.is_readonly:
-            return self.why_no_v2
+            return None, self.why_no_v2
         try:
-            found.readable(spaces)
+            return found.readable(spaces), ""
         except StaleEmbeddingsError as error:
-            return str(error)
-        return ""
+            return None, str(error)
 
     @property
     def questions(self) -> CheckpointQueryEncoder:
@@ -251,7 +250,7 @@ class Parts:
         Raises:
             LocigraphError: If the strategy cannot be used, or the index fails.
         """
-        row, notes = self._chosen(asked, strategy)
+        row, notes, read = self._chosen(asked, strategy)
         require_adapter([row.name], self._settings.adapter)
         # Milvus Lite can be opened by one process at a time; strategies without vectors leave it to others.
         index = self.index() if row.needs_index else None
@@ -265,7 +264,7 @@ class Parts:
             is_joint=asked.is_joint,
             indexes=self._kept.of(asked.spaces, is_joint=asked.is_joint),
             checkpoint=None if self._checkpoint is None else self.checkpoint,
-            graph_embeddings=lambda: self._v2(asked, self._embeddings_of(asked)),
+            graph_embeddings=lambda: self._v2(asked, self._embeddings_of(asked) if read is None else read),
         ) as parts:
             try:
                 found = self._made(parts, row)
@@ -277,13 +276,13 @@ class Parts:
                 notes.append(f"searched without the index, which is only read here: {error}")
             yield row.name, found, notes
 
-    def _chosen(self, asked: AskedSpaces, strategy: str | None) -> tuple[Strategy, list[str]]:
-        """The row of a strategy, by default v2's, or v1's with a note that says why."""
+    def _chosen(self, asked: AskedSpaces, strategy: str | None) -> tuple[Strategy, list[str], GraphVectors | None]:
+        """The row of a strategy, by default v2's, or v1's with a note that says why; and v2's embeddings if checked."""
         if strategy is not None:
-            return STRATEGIES[strategy], []
-        reason = self._why_not_v2(asked.spaces)
+            return STRATEGIES[strategy], [], None
+        read, reason = self._for_v2(asked.spaces)
         notes = [f"v1 answered, since v2 cannot be used: {reason}"] if reason else []
-        return STRATEGIES["v1" if reason else "v2"], notes
+        return STRATEGIES["v1" if reason else "v2"], notes, read
 
     def _bring_index_up_to_date(self, row: Strategy, asked: AskedSpaces) -> None:
         """Index the descriptions that a strategy searches; before a search of graph embeddings only if many are due."""
