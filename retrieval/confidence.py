@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from statistics import pstdev
+from functools import lru_cache
 
 from locigraph.kg.language.dates import MONTHS, WEEKDAYS
 from locigraph.kg.language.mentions import name_words
@@ -60,11 +60,11 @@ class Features:
 
 
 # Weights of the features for the logarithm of the odds, in the order of ``Features``, and the constant.
-_ANSWERED = (1.095, 3.393, -1.481, 0.329, -0.836)
-_ANSWERED_CONSTANT = -0.688
+_ANSWERED = (2.019, 2.745, -2.419, 0.459, -2.0)
+_ANSWERED_CONSTANT = 0.402
 # Of a hit: weights of the odds above, of log(1 + rank) and of its distance to the best score; and the constant.
-_EVIDENCE = (0.88, -0.413, -7.418)
-_EVIDENCE_CONSTANT = -1.096
+_EVIDENCE = (0.851, -0.436, -7.102)
+_EVIDENCE_CONSTANT = -1.133
 
 #: Reads the names of those whose words nodes contain; nodes whose words may not be shown are left out.
 SpeakersOf = Callable[[SpaceId, Sequence[NodeId]], Mapping[NodeId, frozenset[str]]]
@@ -82,7 +82,7 @@ def features_of(question: str, hits: Sequence[Hit], speakers: Mapping[NodeId, fr
     if not read:
         return None
     scores = [hit.score for hit in read]
-    voices = [frozenset(word for name in speakers[hit.node_id] for word in name_words(name)) for hit in read]
+    voices = [_voice(speakers[hit.node_id]) for hit in read]
     everybody = frozenset[str]().union(*voices)
     names = _names(question, everybody)
     named = {voice for voice in voices if not voice.isdisjoint(names)}
@@ -91,7 +91,7 @@ def features_of(question: str, hits: Sequence[Hit], speakers: Mapping[NodeId, fr
         (voice,) = named
         best = next(score for score, each in zip(scores, voices, strict=True) if each == voice)
         others = next((score for score, each in zip(scores, voices, strict=True) if each != voice), scores[-1])
-        deviations = (best - others) / (pstdev(scores) + 1e-6)
+        deviations = (best - others) / (_deviation(scores) + 1e-6)
         own_speaker = max(-_FARTHEST, min(_FARTHEST, deviations))
     wanted = [stem(name) for name in names if name not in everybody]
     missing = 0.0
@@ -162,6 +162,16 @@ class ConfidentRetriever(WrappingRetriever):
         return probability(
             _EVIDENCE_CONSTANT + of_odds * self._odds + of_rank * math.log1p(rank) + of_distance * distance
         )
+
+
+@lru_cache(maxsize=4_096)  # a conversation has few speakers
+def _voice(names: frozenset[str]) -> frozenset[str]:
+    return frozenset(word for name in names for word in name_words(name))
+
+
+def _deviation(scores: Sequence[float]) -> float:
+    mean = sum(scores) / len(scores)
+    return math.sqrt(sum((score - mean) ** 2 for score in scores) / len(scores))
 
 
 def _names(question: str, speakers: frozenset[str]) -> list[str]:

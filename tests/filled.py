@@ -15,6 +15,7 @@ from tests import model_cards, record_tables
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
     ROOT / "README.md",
+    ROOT / "docs" / "confidence.md",
     ROOT / "docs" / "experiments.md",
     ROOT / "docs" / "languages.md",
     ROOT / "docs" / "experiments" / "tables.md",

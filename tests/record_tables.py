@@ -209,6 +209,20 @@ def languages(file: str, *names: str) -> str:
     return _table(("language (questions)", *names), rows)
 
 
+def confidence(file: str) -> str:
+    """How well confidence tells questions with an answer from others, on corpora that it was not fitted on."""
+    kinds = ("unanswerable", "evidence removed", "other speaker", "other conversation")
+    rows = [
+        [
+            name,
+            *(unsigned(tested["auroc"][kind]) if kind in tested["auroc"] else "" for kind in kinds),
+            *(unsigned(tested[what]) for what in ("auroc of all kinds", "ece", "auroc of hits", "ece of hits")),
+        ]
+        for name, tested in _record(file)["tested"].items()
+    ]
+    return _table(("tested on", *kinds, "last three", "ECE", "hits: AUROC", "hits: ECE"), rows)
+
+
 def ablation(file: str) -> str:
     """The full model, and then variants with one change each, by ascending recall@10."""
     record = _record(file)
@@ -285,7 +299,7 @@ TABLES: dict[str, Callable[..., str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
         locomo, categories, tested, compared, encoders, details, times, matrix, unseen, against_unseen,
-        unseen_contexts, by_kind, languages, ablation, pretraining, differences, overview,
+        unseen_contexts, by_kind, languages, confidence, ablation, pretraining, differences, overview,
     )
 }  # fmt: skip
 

@@ -79,7 +79,7 @@ def test_the_tutorial_can_be_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("page", ["languages.md"])
+@pytest.mark.parametrize("page", ["confidence.md", "languages.md"])
 def test_the_python_of_a_page_does_what_it_says(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = [code for language, code in ANY_BLOCK.findall((ROOT / "docs" / page).read_text()) if language == "python"]

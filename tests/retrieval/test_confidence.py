@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locigraph.kg.types import NodeId, SpaceId, TurnId
+from locigraph.retrieval import confidence
 from locigraph.retrieval.confidence import READ, ConfidentRetriever, features_of, log_odds, probability
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, Timing
+from tests.record_tables import RESULTS
 
 SPACE = SpaceId("s")
 
@@ -118,6 +121,14 @@ def test_whatever_is_asked_and_found_probabilities_are_probabilities(
     shown = retriever.retrieve(question, SPACE).hits
     assert retriever.confidence is not None
     assert all(0 <= each <= 1 for each in (retriever.confidence, *(hit.confidence or 0.0 for hit in shown)))
+
+
+def test_the_weights_are_those_of_the_record() -> None:
+    fitted = json.loads((RESULTS / "confidence.json").read_text())["fitted"]
+    assert fitted == {
+        "answered": list(confidence._ANSWERED), "answered_constant": confidence._ANSWERED_CONSTANT,
+        "evidence": list(confidence._EVIDENCE), "evidence_constant": confidence._EVIDENCE_CONSTANT,
+    }  # fmt: skip
 
 
 def test_even_odds_are_a_half() -> None:
