@@ -204,7 +204,8 @@ class Hit(BaseModel):
 
     ``same`` lists turns of its space that say the same, ``elsewhere`` those of other spaces. ``spoken_at`` is when it
     was said, ``again`` when they were (ISO 8601, UTC). ``until`` is the day on which something replaced it, null
-    while it holds, and ``superseded_by`` are the turns that say what has.
+    while it holds, and ``superseded_by`` are the turns that say what has. ``confidence`` is the probability that it is
+    evidence, if v2 was asked.
     """
 
     space: str
@@ -220,6 +221,7 @@ class Hit(BaseModel):
     again: list[str]
     until: str | None
     superseded_by: list[str]
+    confidence: float | None
 
 
 class Answer(BaseModel):

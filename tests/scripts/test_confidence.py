@@ -75,3 +75,4 @@ def test_the_command_takes_a_limit(memory: Memory, place: Path, capsys: pytest.C
     shown = capsys.readouterr().out
     assert "nothing found" in shown
     assert "nothing here answers this" in shown
+    assert "ms; probability of an answer 0." in shown

@@ -175,7 +175,8 @@ export interface Health {
  *
  * `same` lists turns of its space that say the same, `elsewhere` those of other spaces. `spoken_at` is when it
  * was said, `again` when they were (ISO 8601, UTC). `until` is the day on which something replaced it, null
- * while it holds, and `superseded_by` are the turns that say what has.
+ * while it holds, and `superseded_by` are the turns that say what has. `confidence` is the probability that it is
+ * evidence, if v2 was asked.
  */
 export interface Hit {
   space: string;
@@ -191,6 +192,7 @@ export interface Hit {
   again: string[];
   until: string | null;
   superseded_by: string[];
+  confidence: number | null;
 }
 
 /**

@@ -146,4 +146,5 @@ def _show(found: Recalled, *, context: str | None, with_spaces: bool, said: Sequ
     timing = found.timing
     # 0 exactly for a strategy that has no vector of the question, such as bm25.
     encoded = f"query encoded in {timing.encode_ms:.0f} ms (including loading the text encoder), "
-    print(f"{found.strategy}: {encoded if timing.encode_ms else ''}searched in {timing.search_ms:.0f} ms")
+    likely = "" if found.confidence is None else f"; probability of an answer {found.confidence:.2f}"
+    print(f"{found.strategy}: {encoded if timing.encode_ms else ''}searched in {timing.search_ms:.0f} ms{likely}")
