@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from locigraph.kg.language.dates import MONTHS, WEEKDAYS
+from locigraph.kg.language.calendar_names import MONTHS, WEEKDAYS
 from locigraph.kg.language.negation import is_negated
 from locigraph.kg.language.terms import stem
 from locigraph.kg.language.tokens import STOP_WORDS

@@ -16,16 +16,14 @@ A probability is thus about a memory that answers half of what it is asked. What
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 
-from locigraph.kg.language.dates import MONTHS, WEEKDAYS
-from locigraph.kg.language.mentions import name_words
+from locigraph.kg.language.calendar_names import MONTHS, WEEKDAYS
+from locigraph.kg.language.mentions import capitalised, name_words
 from locigraph.kg.language.terms import stem, terms
-from locigraph.kg.language.tokens import STOP_WORDS
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever
 from locigraph.retrieval.wrapping import WrappingRetriever
@@ -33,7 +31,6 @@ from locigraph.retrieval.wrapping import WrappingRetriever
 #: Number of hits that the features read.
 READ = 50
 _NAMED_IN = 10  # of them, the best whose texts are searched for the names of the question
-_WORD = re.compile(r"[^\W\d_]+")
 _CALENDAR = frozenset((*MONTHS, *WEEKDAYS))
 _FARTHEST = 5.0  # standard deviations
 _LEAST_SCORE = 0.05
@@ -117,19 +114,18 @@ def log_odds(features: Features) -> float:
 
 def probability(odds: float) -> float:
     """The probability of which ``odds`` is the logarithm of the odds."""
-    return 1 / (1 + math.exp(-odds))
+    return 0.5 * (1 + math.tanh(odds / 2))  # without overflow, however far the scores are apart
 
 
 class ConfidentRetriever(WrappingRetriever):
-    """v2 with the probability of each hit that it is evidence, and of each question that there is an answer.
+    """v2 with the probability of each hit that it is evidence, and that there is an answer; one for each question.
 
     Args:
         retriever: v2.
         speakers_of: Reads whose words hits contain.
 
     Attributes:
-        confidence: Of the last question, the probability that the space holds an answer: 0 if nothing was found. None
-            before the first question.
+        confidence: The probability that the space holds an answer: 0 if nothing was found. None before the question.
     """
 
     def __init__(self, retriever: Retriever, speakers_of: SpeakersOf) -> None:
@@ -176,10 +172,11 @@ def _deviation(scores: Sequence[float]) -> float:
 
 def _names(question: str, speakers: frozenset[str]) -> list[str]:
     """The words of a question that may be names, as ``name_words`` gives them; its first one only if a speaker's."""
-    names = []
-    for match in _WORD.finditer(question):
-        word = match[0]
-        lowered = word.lower()
-        if word[0].isupper() and word != word.upper() and lowered not in STOP_WORDS and lowered not in _CALENDAR:
-            names += [name for name in name_words(word) if match.start() > 0 or name in speakers]
+    names = [
+        name
+        for word, is_first in capitalised(question)
+        if word.lower() not in _CALENDAR
+        for name in name_words(word)
+        if not is_first or name in speakers
+    ]
     return [*dict.fromkeys(names)]

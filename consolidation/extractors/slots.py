@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from locigraph.kg.language.dates import MONTHS, WEEKDAYS
+from locigraph.kg.language.calendar_names import MONTHS, WEEKDAYS
 from locigraph.kg.language.terms import stem
 from locigraph.kg.language.tokens import STOP_WORDS, words
 from locigraph.kg.types import Attributes

@@ -16,15 +16,11 @@ from datetime import date, timedelta
 from functools import cache, lru_cache
 from typing import Literal
 
+from locigraph.kg.language.calendar_names import MONTHS, WEEKDAYS
 from locigraph.kg.language.foreign_times import with_english_times
 from locigraph.kg.times import EARLIEST, LATEST
 
 _AND = r"(?: ?[-–] ?| (?:to|and|or|until|till|through) )"
-MONTHS = (
-    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
-    "december",
-)  # fmt: skip
-WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _NUMBERS = {
     "a": 1, "an": 1, "one": 1, "two": 2, "couple of": 2, "a couple of": 2, "three": 3, "four": 4, "five": 5,
     "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "eleven": 11, "twelve": 12, "thirteen": 13, "fourteen": 14,

@@ -13,14 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from locigraph.kg.language.languages import Language, language_of
+from locigraph.kg.language.calendar_names import MONTHS, WEEKDAYS
+from locigraph.kg.language.languages import LANGUAGES, Language, language_of
 from locigraph.kg.registry import Table
 
-_MONTHS = (
-    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
-    "december",
-)  # fmt: skip
-_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _UNITS = ("day", "week", "weekend", "month", "year")
 _SENTENCE_END = re.compile(r"[.!?;。！？\n](?!\d)")
 _NEARBY = 200  # characters of a sentence before and after a weekday that tell its tense
@@ -46,7 +42,6 @@ class TimeWords:
         past: Signs that a sentence is about the past.
         future: Signs that it is about what is to come.
         on: What stands before a weekday that is named alone; None if there is no such form.
-        is_spaced: Whether blanks divide its words.
     """
 
     name: str
@@ -59,7 +54,6 @@ class TimeWords:
     past: str = r"(?!)"
     future: str = r"(?!)"
     on: str | None = None
-    is_spaced: bool = True
 
     @cached_property
     def rules(self) -> Sequence[tuple[re.Pattern[str], str]]:
@@ -76,7 +70,7 @@ class TimeWords:
         alternatives["when"] = "|".join((alternatives["weekday"], alternatives["unit"], alternatives["month"]))
         groups = {name: f"(?P<{name}>{pattern})" for name, pattern in alternatives.items()}
         ends = "|".join(form for form, _ in self.before) or "(?!)"
-        begin, end = (rf"(?<!\w)(?P<before>(?:{ends}) )?", r"(?!\w)") if self.is_spaced else ("", "")
+        begin, end = (rf"(?<!\w)(?P<before>(?:{ends}) )?", r"(?!\w)") if LANGUAGES[self.name].is_spaced else ("", "")
         forms = [*self.forms, *([] if self.on is None else [(self.on, "on {weekday}")])]
         rules = [(re.compile(f"{begin}(?:{_filled(form, groups)}){end}"), english) for form, english in forms]
         if self.before:  # a month alone is often a name or a verb
@@ -119,13 +113,13 @@ class TimeWords:
 
     def _value(self, name: str, said: str) -> str:
         tables = {
-            "month": (self.months, _MONTHS),
-            "weekday": (self.weekdays, _WEEKDAYS),
+            "month": (self.months, MONTHS),
+            "weekday": (self.weekdays, WEEKDAYS),
             "unit": (self.units, _UNITS),
             "count": (self.counts, [*map(str, range(1, 13)), "a few"]),
         }
         if name == "number":
-            return _MONTHS[int(said) - 1] if 1 <= int(said) <= 12 else said
+            return MONTHS[int(said) - 1] if 1 <= int(said) <= 12 else said
         for kind in ("weekday", "unit", "month") if name == "when" else (name,) if name in tables else ():
             for pattern, english in zip(*tables[kind], strict=True):
                 if re.fullmatch(pattern, said):
@@ -451,7 +445,6 @@ TIME_WORDS = Table(
                 (r"(?<!\d){number}月(?!曜)", "in {number}"),
                 (r"{year}年", "in {year}"),
             ],
-            is_spaced=False,
         ),
         TimeWords(
             "zh",
@@ -483,7 +476,6 @@ TIME_WORDS = Table(
                 (r"(?<!\d){number}月", "in {number}"),
                 (r"{year}年", "in {year}"),
             ],
-            is_spaced=False,
         ),
     ],
 )

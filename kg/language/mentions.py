@@ -20,12 +20,20 @@ def name_words(names: str) -> list[str]:
     return words(plain)
 
 
+def capitalised(question: str) -> list[tuple[str, bool]]:
+    """The words of a question that may be names, each with whether it is at its beginning."""
+    # Not abbreviations in capitals. NFC, since a combining accent would end a word.
+    found = [(match[0], match.start() == 0) for match in _WORD.finditer(normalised("NFC", question))]
+    return [
+        (word, is_first)
+        for word, is_first in found
+        if word[0].isupper() and any(c.islower() for c in word) and word.lower() not in STOP_WORDS
+    ]
+
+
 def named_people(question: str) -> list[str]:
     """The words of a question that may be names, as ``name_words`` gives them."""
-    # Capitalised words, but not abbreviations in capitals. NFC, since a combining accent would end a word.
-    composed = normalised("NFC", question)
-    names = [word for word in _WORD.findall(composed) if word[0].isupper() and any(c.islower() for c in word)]
-    return name_words(" ".join(name for name in names if name.lower() not in STOP_WORDS))
+    return name_words(" ".join(word for word, _ in capitalised(question)))
 
 
 def named_dates(question: str, asked_at: datetime | None) -> list[str]:

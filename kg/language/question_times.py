@@ -14,12 +14,11 @@ from datetime import date, timedelta
 from functools import cache, lru_cache
 from itertools import takewhile
 
+from locigraph.kg.language.calendar_names import MONTHS, WEEKDAYS
 from locigraph.kg.language.dates import (
     ALONE,
     COUNT,
-    MONTHS,
     UNITS,
-    WEEKDAYS,
     Days,
     Reader,
     Rule,

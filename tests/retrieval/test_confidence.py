@@ -133,3 +133,4 @@ def test_the_weights_are_those_of_the_record() -> None:
 
 def test_even_odds_are_a_half() -> None:
     assert probability(0.0) == 0.5
+    assert (probability(-1e6), probability(1e6)) == (0.0, 1.0)
