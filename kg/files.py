@@ -72,6 +72,15 @@ def make_private(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _PRIVATE_FILE))
 
 
+def is_open_to_others(path: Path) -> bool:
+    """Whether others than its owner may read or change a file; False where that cannot be told.
+
+    Raises:
+        OSError: If there is no such file.
+    """
+    return os.name == "posix" and path.stat().st_mode & 0o077 != 0
+
+
 def make_private_folder(path: Path) -> None:
     """Create a folder, and those above it, that only their owner may enter; existing ones stay as they are.
 

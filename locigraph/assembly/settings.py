@@ -7,6 +7,7 @@ from typing import Literal
 
 from locigraph.kg.name_list import Names, names_in
 from locigraph.retrieval.index.milvus_server import ServerAccess
+from locigraph.retrieval.text import DEFAULT_CACHE_MB
 
 #: Number format of the text encoder where none is named.
 DEFAULT_DTYPE: Literal["float32"] = "float32"
@@ -70,7 +71,7 @@ class EncoderSettings:
     device: str | None = None
     dtype: Literal["float32", "bfloat16"] | None = None
     cache: str | None = None
-    cache_mb: int = 4_096
+    cache_mb: int = DEFAULT_CACHE_MB
 
 
 #: The text encoder of the commands that use a memory: what its store remembers.

@@ -12,6 +12,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from locigraph.kg.errors import LocigraphError, UnknownSpaceError, shortened
+from locigraph.kg.files import is_open_to_others
 
 #: Environment variable that holds the keys if no file is named, in the format of that file.
 KEYS_VARIABLE = "LOCIGRAPH_KEYS"
@@ -103,7 +104,7 @@ def read_keys(file: str | None, environment: Mapping[str, str] = os.environ) -> 
     """
     if file is not None:
         try:
-            if os.name == "posix" and Path(file).stat().st_mode & 0o077:
+            if is_open_to_others(Path(file)):
                 raise LocigraphError(f"key file {file!r} can be read by others; run chmod 600 on it")
             where, text = file, Path(file).read_text()
         except (OSError, UnicodeDecodeError) as error:

@@ -7,7 +7,6 @@ has keys. Only the owner of the store may read that file; the server deletes it 
 from __future__ import annotations
 
 import json
-import os
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from locigraph.kg.errors import LocigraphError
-from locigraph.kg.files import make_private
+from locigraph.kg.files import is_open_to_others, make_private
 
 _SUFFIX = ".server"
 _TIMEOUT_S = 60.0
@@ -73,7 +72,7 @@ def running_server(store: str) -> RunningServer | None:
         return None
     file = Path(f"{store}{_SUFFIX}")
     try:
-        if os.name == "posix" and file.stat().st_mode & 0o077:
+        if is_open_to_others(file):
             return None  # whoever else wrote it might send questions elsewhere
         said = json.loads(file.read_text())
         return RunningServer(said["url"], said["key"])

@@ -28,15 +28,13 @@ from locigraph.kg.files import MAKE_ROOM, is_of_disk, make_private_folder, opene
 from locigraph.kg.language.tokens import with_named_emoji
 from locigraph.kg.temporary import held_folder
 from locigraph.retrieval.errors import TextEncoderError
+from locigraph.retrieval.text import DEFAULT_CACHE_MB
 from locigraph.retrieval.text.text_adapter import TextAdapter, apply_adapter, read_adapter
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
-
-#: Size of the cache of vectors in MiB, with room for two and a half million vectors of 384 numbers.
-DEFAULT_CACHE_MB = 4_096
 
 # The package's publisher is unknown, so its weights are used only when they are byte for byte those of the hub's
 # sentence-transformers/all-MiniLM-L6-v2.
