@@ -65,8 +65,9 @@ class CachedTextEncoder:
         cache_mb: Size in MiB that the cache may have; then a tenth of the vectors, chosen at random, is deleted.
         adapter: Folder of an adapter that changes the model; None for the model as it is.
         device: Name of the torch device; None lets torch choose.
-        dtype: Number format of the model. ``bfloat16`` is about three times faster on recent CPUs; its vectors have a
-            cosine of .998 to those of float32.
+        dtype: Number format of the model. ``bfloat16`` is about three times faster on CPUs that compute in it (flags
+            ``amx_bf16`` or ``avx512_bf16``), and six times slower on others; its vectors have a cosine of .998 to those
+            of float32.
 
     Raises:
         TextEncoderError: If the adapter or the cache cannot be used; on first use, if the model cannot be loaded or its

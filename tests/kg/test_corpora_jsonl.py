@@ -185,6 +185,7 @@ def test_a_question_id_must_be_new(tmp_path: Path) -> None:
         ("threads", 40, 8472, 2480, 4281, 0),
         ("voices", 42, 4478, 1413, 1755, 42),
         ("duets", 64, 9648, 5372, 3355, 116),
+        ("projects", 64, 4452, 3392, 0, 192),
     ],
 )
 def test_the_bundled_corpora_are_complete(
