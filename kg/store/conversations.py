@@ -119,6 +119,11 @@ class Conversations(Database):
         with self._write(*(turn.space for turn in turns), *(space for space, _ in scoped)) as connection:
             return turns_.append(connection, turns, scoped, may_rewind=may_rewind)
 
+    def require_appendable(self, turns: Sequence[Turn], *, scoped: Sequence[tuple[SpaceId, Scope]] = ()) -> None:
+        """Raise what ``append_turns`` would raise for turns whatever their order, without writing anything."""
+        with self._read() as connection:
+            turns_.appendable(connection, turns, scoped)
+
     def forgotten(self, space: SpaceId, turn_ids: Iterable[TurnId]) -> frozenset[TurnId]:
         """Which of the given turns were forgotten, and so are skipped if they are appended again."""
         with self._read() as connection:

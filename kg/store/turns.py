@@ -20,20 +20,7 @@ def append(
     connection: Connection, turns: Sequence[Turn], scoped: Sequence[tuple[SpaceId, Scope]], *, may_rewind: bool
 ) -> int:
     """Write turns that are not stored yet; see ``Store.append_turns``."""
-    given: defaultdict[SpaceId, dict[TurnId, Turn]] = defaultdict(dict)
-    for turn in sorted(turns, key=attrgetter("position")):
-        if turn.fault is not None:
-            field, value, expected = turn.fault
-            raise StoreError(
-                f"space {turn.space[:60]!r}: turn {turn.turn_id[:60]!r}: {field} is {shortened(value)}; expected "
-                f"{expected}; nothing was written"
-            )
-        require_same(given[turn.space].setdefault(turn.turn_id, turn), turn)
-    living = {
-        space: tombstones.without_forgotten(connection, space, list(unique.values()))
-        for space, unique in sorted(given.items())
-    }
-    new = [turn for space, said in living.items() for turn in _new(connection, space, said)]
+    living, new = appendable(connection, turns, scoped)
     for space in dict.fromkeys(turn.space for turn in new):
         if not connection.execute(select(tables.spaces).where(tables.spaces.c.space == space)).first():
             connection.execute(insert(tables.spaces).values(space=space, revision=secrets.randbits(48)))
@@ -52,6 +39,31 @@ def append(
         if early is not None:
             rewind.remove_nodes_of(connection, space, early)
     return len(new)
+
+
+def appendable(
+    connection: Connection, turns: Sequence[Turn], scoped: Sequence[tuple[SpaceId, Scope]]
+) -> tuple[dict[SpaceId, list[Turn]], list[Turn]]:
+    """(The turns of each space that were not forgotten, those of them that are not stored yet); writes nothing.
+
+    Raises:
+        TurnConflictError, StoreError: As ``Store.append_turns``.
+    """
+    given: defaultdict[SpaceId, dict[TurnId, Turn]] = defaultdict(dict)
+    for turn in sorted(turns, key=attrgetter("position")):
+        if turn.fault is not None:
+            field, value, expected = turn.fault
+            raise StoreError(
+                f"space {turn.space[:60]!r}: turn {turn.turn_id[:60]!r}: {field} is {shortened(value)}; expected "
+                f"{expected}; nothing was written"
+            )
+        require_same(given[turn.space].setdefault(turn.turn_id, turn), turn)
+    living = {
+        space: tombstones.without_forgotten(connection, space, list(unique.values()))
+        for space, unique in sorted(given.items())
+    }
+    scopes.require_free(connection, scoped)
+    return living, [turn for space, said in living.items() for turn in _new(connection, space, said)]
 
 
 def _new(connection: Connection, space: SpaceId, turns: Sequence[Turn]) -> list[Turn]:

@@ -232,18 +232,26 @@ def redacted(corpus: Corpus) -> Corpus:
     return replace(corpus, conversations=tuple(conversations))
 
 
-def foreseen(corpus: Corpus, extractor: Extractor, store: Store | None) -> str:
+def foreseen(corpus: Corpus, extractor: Extractor, store: Store | None, scope: Scope = ANYBODY) -> str:
     """What a build would do and cost, in words; no model is called and nothing is written.
 
     Args:
         corpus: The corpus to build from.
         extractor: The extractor to build with.
         store: The store, whose processed and forgotten turns a build skips; None if there is no store yet.
+        scope: To whom the conversations are to belong.
+
+    Raises:
+        ConsolidationError, StoreError: What the build would raise before it writes anything.
     """
     forgotten: Mapping[SpaceId, frozenset[TurnId]] = {}
     if store is not None:
         forgotten = forgotten_of(corpus, store)
         corpus, _ = as_first_stored(corpus, store, forgotten)
+        for conversation in corpus.conversations:
+            refuse_other_extractor(store, conversation.space, extractor)
+        turns = [turn for conversation in corpus.conversations for turn in conversation.turns]
+        store.require_appendable(turns, scoped=[(each.space, scope) for each in corpus.conversations])
     pending = []
     for conversation in corpus.conversations:
         done = set() if store is None else forgotten[conversation.space] | _settled(store, conversation.space)

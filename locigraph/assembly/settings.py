@@ -59,8 +59,8 @@ class EncoderSettings:
         adapter: Folder of an adapter for the model (locigraph adapt), which v2 uses; null for the model without one;
             ``default`` for the one that the store remembers, or the shipped one.
         device: torch device; null lets torch choose.
-        dtype: ``bfloat16`` is faster on processors that compute in it and slower on others, and its vectors have a cosine
-            of .998 to those of ``float32``; null for the one that the store remembers, or ``float32``.
+        dtype: ``bfloat16`` is faster on processors that compute in it and slower on others; its vectors have a cosine
+            of .998 to those of ``float32``. null for the one that the store remembers, or ``float32``.
         cache: SQLite file that caches every vector, so that no text is encoded twice; null for the user's cache,
             ``locigraph/text_cache.sqlite`` in ``$XDG_CACHE_HOME`` or ``~/.cache``.
         cache_mb: Size in MiB that this file may have; then a tenth of the vectors is deleted, and made again if needed.

@@ -195,6 +195,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "append_turns": lambda at: at.store.append_turns(at.store.turns(at.name)),
         "forgotten": lambda at: at.store.forgotten(at.name, at.turns),
         "forgotten_alike": lambda at: at.store.forgotten_alike(at.name, at.store.turns(at.name)),
+        "require_appendable": lambda at: at.store.require_appendable(at.store.turns(at.name)),
         "has_forgotten_of": lambda at: at.store.has_forgotten_of(at.name),
         "restore": lambda at: at.store.restore(at.name, at.turns),
         "turns": lambda at: at.store.turns(at.name),

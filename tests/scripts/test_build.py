@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -102,6 +104,30 @@ def test_a_dry_run_counts_no_forgotten_turn_and_a_build_names_the_space_whose_tu
     capsys.readouterr()
     build(corpus=read, store=store, checkpoint=None, dry_run=True)
     assert "dry run: 0 turns to consolidate" in capsys.readouterr().out
+
+
+def test_a_dry_run_refuses_what_the_build_would_refuse(place: Path) -> None:
+    store = str(place / "g.sqlite")
+    build(corpus=corpus(place), store=store, user="ana", checkpoint=None)
+    with sqlite3.connect(store) as connection:
+        connection.execute("UPDATE turns SET text = 'other words' WHERE turn_id = 't2'")
+    for options, message in (
+        ({"user": "ana"}, "turn 't2' is stored with a different text"),
+        ({"user": "ben"}, "belongs to user 'ana', not 'ben'"),
+        ({"consolidation": "recorded"}, "has no recorded extractions"),
+    ):
+        for dry_run in (True, False):
+            with pytest.raises(LocigraphError, match=message):
+                build(corpus=corpus(place), store=store, checkpoint=None, dry_run=dry_run, **options)  # type: ignore[arg-type]
+
+
+def test_a_dry_run_refuses_a_space_of_another_extractor(place: Path) -> None:
+    read, store = CorpusSettings(path="sample", conversations=["harbor"]), str(place / "g.sqlite")
+    build(corpus=read, store=store, checkpoint=None)
+    recorded = replace(read, extractions="sample")
+    for dry_run in (True, False):
+        with pytest.raises(LocigraphError, match="space 'harbor' was built by 'rules', not 'recorded'"):
+            build(corpus=recorded, consolidation="recorded", store=store, checkpoint=None, dry_run=dry_run)
 
 
 def test_a_build_counts_its_own_spaces_among_all_of_the_store(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

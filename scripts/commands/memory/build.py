@@ -92,10 +92,11 @@ def build(
         loaded = graphs.redacted(loaded)
     clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
     extractor = graphs.extractor_for(consolidation, loaded, clients)
+    scope = Scope(user, agent)
     if dry_run:
         with opening.present_store(store) as present:
             print(spaces_list(loaded.conversations, frozenset() if present is None else {*present.spaces()}))
-            print(graphs.foreseen(loaded, extractor, present))
+            print(graphs.foreseen(loaded, extractor, present, scope))
         return
     with Store(store) as graph:
         print(spaces_list(loaded.conversations, {*graph.spaces()}))
@@ -111,7 +112,6 @@ def build(
                 graphs.make_failed_pending(loaded, graph)
             failed: dict[SpaceId, list[TurnFailure]] = {}
             stopped = None
-            scope = Scope(user, agent)
             build_here = partial(graphs.build_graph, told, extractor, graph, text_encoder, scope)
             build_there = partial(BuildJob(store, used, consolidation, scope).run, told, running)
             try:
