@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from locigraph.kg.corpora import load_corpus
 from locigraph.kg.language.languages import LANGUAGES
 from locigraph.retrieval.evaluation.formatting import p_value, signed, unsigned
 from locigraph.retrieval.evaluation.question_scores import compare_again
@@ -27,6 +28,7 @@ _UNSEEN = (
     ("LongMemEval", "transfer-longmemeval", "longmemeval-150"),
     ("MSC", "transfer-published", "msc"),
     ("RealMem", "transfer-published", "realmem"),
+    ("projects", "transfer-projects", "projects"),
 )
 #: Rows of the table of differences: title, record, and the corpus of a cell where the record is a matrix.
 _TESTED = (
@@ -37,6 +39,7 @@ _TESTED = (
     ("LongMemEval, unlearnt questions", "transfer-longmemeval", "longmemeval-150"),
     ("MSC", "transfer-published", "msc"),
     ("RealMem", "transfer-published", "realmem"),
+    ("projects", "transfer-projects", "projects"),
 )
 _PUBLISHED = {"gaama": "GAAMA", "assomem": "AssoMem", "magma": "MAGMA", "tempr": "TEMPR", "hipporag": "HippoRAG 2"}
 _KINDS_OF_TALK = (
@@ -196,6 +199,26 @@ def by_kind(file: str, *names: str) -> str:
     return _table(("questions", *(each.partition("=")[2] for each in names)), rows)
 
 
+def by_category(file: str, *names: str) -> str:
+    """Strategies on the bundled corpus `projects`: with an assistant, between people, and by category of question."""
+    scored = _questions(file)
+    with_assistant = {
+        conversation.space
+        for conversation in load_corpus("jsonl", "projects").conversations
+        if {turn.speaker for turn in conversation.turns} == {"User", "Assistant"}
+    }
+    parts = {
+        "with an assistant": [each for each in scored if each["space"] in with_assistant],
+        "between people": [each for each in scored if each["space"] not in with_assistant],
+    }
+    for each in scored:
+        parts.setdefault(each["category"], []).append(each)
+    rows = [
+        [f"{title} ({len(part)})", *(_pair(means_of(part, name)) for name in names)] for title, part in parts.items()
+    ]
+    return _table(("questions", *names), rows)
+
+
 def languages(file: str, *names: str) -> str:
     """Strategies on the corpus in six languages, by language: the first letters of a space."""
     scored = _questions(file)
@@ -265,6 +288,7 @@ def overview() -> str:
         ),
         ("chats between people (MSC, {:,} facts as questions)", _counted(cells["msc"])),
         ("requests to an assistant (RealMem, {:,})", _counted(cells["realmem"])),
+        ("long talk (`projects`, {:,})", _counted(_cell(*_UNSEEN[-1][1:], "shipped"))),
     ]
     rows = []
     for title, (questions, means) in talk:
@@ -299,7 +323,7 @@ TABLES: dict[str, Callable[..., str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
         locomo, categories, tested, compared, encoders, details, times, matrix, unseen, against_unseen,
-        unseen_contexts, by_kind, languages, confidence, ablation, pretraining, differences, overview,
+        unseen_contexts, by_kind, by_category, languages, confidence, ablation, pretraining, differences, overview,
     )
 }  # fmt: skip
 
