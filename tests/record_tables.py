@@ -199,9 +199,9 @@ def by_kind(file: str, *names: str) -> str:
     return _table(("questions", *(each.partition("=")[2] for each in names)), rows)
 
 
-def by_category(file: str, *names: str) -> str:
+def long_talk(*names: str) -> str:
     """Strategies on the bundled corpus `projects`: with an assistant, between people, and by category of question."""
-    scored = _questions(file)
+    scored = _questions("transfer-projects--projects")
     with_assistant = {
         conversation.space
         for conversation in load_corpus("jsonl", "projects").conversations
@@ -213,10 +213,7 @@ def by_category(file: str, *names: str) -> str:
     }
     for each in scored:
         parts.setdefault(each["category"], []).append(each)
-    rows = [
-        [f"{title} ({len(part)})", *(_pair(means_of(part, name)) for name in names)] for title, part in parts.items()
-    ]
-    return _table(("questions", *names), rows)
+    return _by_part("questions", parts, names)
 
 
 def languages(file: str, *names: str) -> str:
@@ -225,11 +222,7 @@ def languages(file: str, *names: str) -> str:
     by_language: dict[str, list[dict[str, Any]]] = {}
     for each in scored:
         by_language.setdefault(LANGUAGES[each["space"][:2]].english_name.title(), []).append(each)
-    rows = [
-        [f"{title} ({len(part)})", *(_pair(means_of(part, name)) for name in names)]
-        for title, part in [*by_language.items(), ("all", scored)]
-    ]
-    return _table(("language (questions)", *names), rows)
+    return _by_part("language (questions)", {**by_language, "all": scored}, names)
 
 
 def confidence(file: str) -> str:
@@ -288,7 +281,7 @@ def overview() -> str:
         ),
         ("chats between people (MSC, {:,} facts as questions)", _counted(cells["msc"])),
         ("requests to an assistant (RealMem, {:,})", _counted(cells["realmem"])),
-        ("long talk (`projects`, {:,})", _counted(_cell(*_UNSEEN[-1][1:], "shipped"))),
+        ("long talk (`projects`, {:,})", _counted(_cell("transfer-projects", "projects", "shipped"))),
     ]
     rows = []
     for title, (questions, means) in talk:
@@ -323,7 +316,7 @@ TABLES: dict[str, Callable[..., str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
         locomo, categories, tested, compared, encoders, details, times, matrix, unseen, against_unseen,
-        unseen_contexts, by_kind, by_category, languages, confidence, ablation, pretraining, differences, overview,
+        unseen_contexts, by_kind, long_talk, languages, confidence, ablation, pretraining, differences, overview,
     )
 }  # fmt: skip
 
@@ -373,6 +366,12 @@ def _unseen_means(file: str, graph: str, trained: str = "shipped") -> Mapping[st
         return means
     kept = unlearnt(f"{file}{'-mixing' * (trained == 'mixing')}--{graph}")
     return {name: means_of(kept, name) for name in cell["means"]}
+
+
+def _by_part(title: str, parts: Mapping[str, Sequence[Mapping[str, Any]]], names: Sequence[str]) -> str:
+    """Mean scores of strategies on parts of the questions, each part with its number of questions."""
+    rows = [[f"{part} ({len(of)})", *(_pair(means_of(of, name)) for name in names)] for part, of in parts.items()]
+    return _table((title, *names), rows)
 
 
 def _by_recall(entries: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -17,8 +17,8 @@ from locigraph.kg.counts import counted
 from locigraph.kg.errors import CorpusFileError, CorpusFormatError
 from locigraph.kg.types import Turn
 
-#: Names of bundled corpora, which can be given instead of a path: a small one to try things, three
-#: for training, one of long talk, and one of other languages.
+#: Names of bundled corpora, which can be given instead of a path: a small one to try things, three for training,
+#: one of long talk, and one of other languages.
 BUNDLED: tuple[str, ...] = ("sample", "threads", "voices", "duets", "projects", "languages")
 
 #: Names of bundled extractions, which can be given instead of a path: for one conversation of the sample, hand-written.

@@ -20,11 +20,12 @@ def append(
     connection: Connection, turns: Sequence[Turn], scoped: Sequence[tuple[SpaceId, Scope]], *, may_rewind: bool
 ) -> int:
     """Write turns that are not stored yet; see ``Store.append_turns``."""
-    living, new = appendable(connection, turns, scoped)
+    living, new, owners = appendable(connection, turns, scoped)
     for space in dict.fromkeys(turn.space for turn in new):
         if not connection.execute(select(tables.spaces).where(tables.spaces.c.space == space)).first():
             connection.execute(insert(tables.spaces).values(space=space, revision=secrets.randbits(48)))
-    scopes.put(connection, scoped, {space for space, said in living.items() if not said})
+    # A space gets no owner if all turns given for it were forgotten.
+    scopes.put(connection, {space: names for space, names in owners.items() if living.get(space) != []})
     if new:
         connection.execute(insert(tables.turns), [turn_row(turn) for turn in new])
     for space, said in living.items():
@@ -43,8 +44,8 @@ def append(
 
 def appendable(
     connection: Connection, turns: Sequence[Turn], scoped: Sequence[tuple[SpaceId, Scope]]
-) -> tuple[dict[SpaceId, list[Turn]], list[Turn]]:
-    """(The turns of each space that were not forgotten, those of them that are not stored yet); writes nothing.
+) -> tuple[dict[SpaceId, list[Turn]], list[Turn], dict[SpaceId, dict[str, str]]]:
+    """What ``append`` would write: (the turns of each space that were not forgotten, those that are new, new owners).
 
     Raises:
         TurnConflictError, StoreError: As ``Store.append_turns``.
@@ -62,8 +63,8 @@ def appendable(
         space: tombstones.without_forgotten(connection, space, list(unique.values()))
         for space, unique in sorted(given.items())
     }
-    scopes.require_free(connection, scoped)
-    return living, [turn for space, said in living.items() for turn in _new(connection, space, said)]
+    owners = scopes.lacking(connection, scoped)
+    return living, [turn for space, said in living.items() for turn in _new(connection, space, said)], owners
 
 
 def _new(connection: Connection, space: SpaceId, turns: Sequence[Turn]) -> list[Turn]:

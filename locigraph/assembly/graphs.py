@@ -242,7 +242,7 @@ def foreseen(corpus: Corpus, extractor: Extractor, store: Store | None, scope: S
         scope: To whom the conversations are to belong.
 
     Raises:
-        ConsolidationError, StoreError: What the build would raise before it writes anything.
+        ConsolidationError, StoreError: If the build would refuse the extractor, a turn's content, or the owner.
     """
     forgotten: Mapping[SpaceId, frozenset[TurnId]] = {}
     if store is not None:
