@@ -2,10 +2,14 @@
 
 A reply such as "Yes, twice a week" says little by itself. An adapter that was trained with the turn before as context
 reads both, so that the vector of the reply knows what was asked. All other nodes are described in full sentences.
+
+A long text is read in windows. Sentence encoders are trained on short texts and cut long ones, so the vector of a whole
+page says little about any of its sentences, and nothing about its end.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
@@ -16,6 +20,17 @@ from numpy.typing import NDArray
 #: of text encoders, and keeps vectors by ID.
 TURN_BEFORE = "+turn-before"
 _WORDS_BEFORE = 40
+_REPLY = "\n(in reply to "
+
+#: Part of the ID of a text encoder that reads long texts in windows; earlier ones cut them.
+WINDOWS = "+windows"
+# Tokens of a window, and of the longest text that is read at once. Between 60 and 110 search on long talk hardly differs
+# (docs/experiments/history.md, 2026-11-28). More than 80 windows would delay an addition by more than a second.
+_WINDOW, _AT_ONCE, _MOST_WINDOWS = 80, 100, 80
+_SPEAKER = re.compile(r"[^\n:]{1,60}: ")
+# What a tokeniser most likely splits a word into: letters by eight, digits by three, other scripts and signs singly.
+_PIECE = re.compile(r"[A-Za-z]{1,8}|[0-9]{1,3}|\S")
+_LONGEST_WORD = 12  # pieces
 
 
 class TextEncoder(Protocol):
@@ -45,7 +60,39 @@ def in_context(text: str, before: str) -> str:
     words = text_before.split()
     if len(words) > _WORDS_BEFORE:
         before = f"{speaker}: ... {' '.join(words[-_WORDS_BEFORE:])}"
-    return f"{text}\n(in reply to {before})"
+    return f"{text}{_REPLY}{before})"
+
+
+def windows(text: str) -> list[str]:
+    """The parts of a text that a text encoder reads one by one; their mean is the direction of its vector.
+
+    Parts have about as many tokens as one another, at most about 80. Each begins with the speaker, if the text does;
+    the turn before, if the text has one, goes with the first. Of a text of more than 80 parts the rest is not read.
+
+    Returns:
+        At least one part; a text of up to about 100 tokens is its own.
+    """
+    body, reply, before = text.rpartition(_REPLY)
+    if not reply:
+        body, before = text, ""
+    found = _SPEAKER.match(body)
+    speaker = found[0] if found else ""
+    pieces = [each.start() for each in _PIECE.finditer(body, len(speaker))]
+    if len(pieces) <= _AT_ONCE:
+        return [text]
+    count = -(-len(pieces) // _WINDOW)
+    starts = [len(speaker), *(_word_start(body, pieces, round(k * len(pieces) / count)) for k in range(1, count))]
+    parts = [speaker + body[start:end].strip() for start, end in zip(starts, [*starts[1:], len(body)], strict=True)]
+    parts[0] += reply + before
+    return parts[:_MOST_WINDOWS]
+
+
+def _word_start(text: str, pieces: Sequence[int], at: int) -> int:
+    """Where the word begins in which a piece is; where the piece begins, if that is a word without an end."""
+    for start in pieces[at : max(at - _LONGEST_WORD, 0) : -1]:
+        if text[start - 1].isspace():
+            return start
+    return pieces[at]
 
 
 def once_neighbours(ranks: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from locigraph.kg.embedded_text import TURN_BEFORE
+from locigraph.kg.embedded_text import TURN_BEFORE, WINDOWS
 from locigraph.kg.files import check_seal, parsed_json, replaced_folder, sealed, whole_folder
 from locigraph.kg.language.seen_texts import SeenTexts, seen_spaces
 from locigraph.retrieval.errors import TextEncoderError
@@ -60,7 +60,7 @@ class TextAdapter:
     @property
     def model_id(self) -> str:
         """ID of the text encoder with this adapter, in float32; the store and checkpoints record it."""
-        return f"{self.base}+{self.version}" + TURN_BEFORE * self.reads_turn_before
+        return f"{self.base}+{self.version}{TURN_BEFORE * self.reads_turn_before}{WINDOWS}"
 
 
 def add_adapter(model: SentenceTransformer, *, rank: int, dropout: float) -> None:

@@ -16,6 +16,7 @@ import threading
 import weakref
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from locigraph.kg.embedded_text import WINDOWS, windows
 from locigraph.kg.errors import abridged
 from locigraph.kg.files import MAKE_ROOM, is_of_disk, make_private_folder, opened_sqlite
 from locigraph.kg.language.tokens import with_named_emoji
@@ -112,7 +114,7 @@ class CachedTextEncoder:
     @property
     def model_id(self) -> str:
         """ID of the model with its adapter and number format; the store and the index record it with each vector."""
-        name = self._name if self.adapter is None else self.adapter.model_id
+        name = self._name + WINDOWS if self.adapter is None else self.adapter.model_id
         return name if self._dtype == "float32" else f"{name}{_HALF}"
 
     def without_adapter(self) -> CachedTextEncoder:
@@ -129,7 +131,7 @@ class CachedTextEncoder:
         """Embed texts.
 
         Args:
-            texts: Texts, which may repeat; a text longer than the model's window is cut there.
+            texts: Texts, which may repeat; long ones are read in windows, see ``kg.embedded_text``.
             progress: Name shown on a progress bar; None shows no bar.
 
         Returns:
@@ -249,15 +251,18 @@ class CachedTextEncoder:
     def _run(self, texts: Sequence[str]) -> NDArray[np.float32]:
         self.load()
         assert self._model is not None
+        read = [windows(with_named_emoji(text)) for text in texts]  # most tokenisers know no emoji
         with self._encoding:
             vectors: Any = self._model.encode(
-                [with_named_emoji(text) for text in texts],  # most tokenisers know no emoji
+                list(chain.from_iterable(read)),
                 batch_size=_BATCH,
                 normalize_embeddings=True,
                 convert_to_tensor=True,
                 show_progress_bar=False,
             )
-        result: NDArray[np.float32] = vectors.float().cpu().numpy()
+        starts = np.cumsum([0, *(len(parts) for parts in read[:-1])])
+        result: NDArray[np.float32] = np.add.reduceat(vectors.float().cpu().numpy(), starts)
+        result /= np.linalg.norm(result, axis=1, keepdims=True)
         if not np.isfinite(result).all():
             raise TextEncoderError(f"model {self._name!r} returned NaN or infinite values; try dtype float32")
         self.encoded += len(texts)
