@@ -24,7 +24,7 @@ _REPLY = "\n(in reply to "
 
 #: Part of the ID of a text encoder that reads long texts in windows; earlier ones cut them.
 WINDOWS = "+windows"
-# Tokens of a window, and of the longest text that is read at once. Between 60 and 110 search on long talk hardly differs
+# Tokens of a window, and of the longest text that is read at once. Between 60 and 110 long talk is found about as well
 # (docs/experiments/history.md, 2026-11-28). More than 80 windows would delay an addition by more than a second.
 _WINDOW, _AT_ONCE, _MOST_WINDOWS = 80, 100, 80
 _SPEAKER = re.compile(r"[^\n:]{1,60}: ")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from locigraph.kg.embedded_text import TURN_BEFORE, in_context, once_neighbours, turns_before
+from locigraph.kg.embedded_text import TURN_BEFORE, in_context, once_neighbours, turns_before, windows
 from locigraph.kg.store import Store
 from locigraph.kg.types import TurnId
 from locigraph.retrieval.text.node_vectors import embed_lacking
@@ -199,3 +200,37 @@ def test_what_changes_while_texts_are_embedded_is_embedded_too(store: Store) -> 
     embed_lacking(store, [SPACE], Forgetting(4, MODEL), checks_vectors=False, to_indexes=False)
     assert store.unembedded(SPACE, MODEL) == []
     assert calls[1:] == [[store.turns(SPACE)[0].utterance]]
+
+
+def test_a_short_text_is_its_own_window() -> None:
+    for text in ("", "Ann: yes", "word " * 100, in_context("Ben: " + "word " * 99, "Ann: who?")):
+        assert windows(text) == [text]
+
+
+def test_a_long_turn_is_read_in_equal_windows_by_its_speaker_and_the_first_in_context() -> None:
+    body = " ".join(f"w{chr(97 + i % 26)}" for i in range(200))  # 200 pieces: three windows of 67, 66 and 67
+    first, second, third = windows(in_context(f"Ben: {body}", "Ann: who?"))
+    words = body.split()
+    assert first == in_context("Ben: " + " ".join(words[:67]), "Ann: who?")
+    assert second == "Ben: " + " ".join(words[67:133])
+    assert third == "Ben: " + " ".join(words[133:])
+
+
+def test_windows_part_words_only_where_there_is_no_space() -> None:
+    parted = windows("x" * 2_000)  # 250 pieces of eight letters
+    assert [len(part) for part in parted] == [496, 504, 504, 496]
+    assert "".join(parted) == "x" * 2_000
+
+
+@given(st.text(max_size=3_000))
+def test_windows_hold_every_character_but_spaces_in_order(text: str) -> None:
+    parts = windows(text)
+    assert all(parts) or parts == [text]
+    if not re.match(r"[^\n:]{1,60}: ", text) and "(in reply to " not in text:
+        assert re.sub(r"\s", "", "".join(parts)) == re.sub(r"\s", "", text)
+
+
+def test_of_an_endless_text_only_the_beginning_is_read() -> None:
+    parts = windows("word " * 100_000)
+    assert len(parts) == 80
+    assert max(len(part.split()) for part in parts) == 80

@@ -71,8 +71,8 @@ def test_adapters_are_told_apart_by_their_content(base: str, tmp_path: Path) -> 
     other, _ = changed_adapter(base, tmp_path / "other", seed=1)
     assert first.version == again.version != other.version
     encoder = CachedTextEncoder(base, cache=tmp_path / "c.sqlite", adapter=tmp_path / "first", dtype="bfloat16")
-    assert encoder.model_id == f"{base}+{first.version}@bfloat16"
-    assert encoder.without_adapter().model_id == f"{base}@bfloat16"
+    assert encoder.model_id == f"{base}+{first.version}+windows@bfloat16"
+    assert encoder.without_adapter().model_id == f"{base}+windows@bfloat16"
     assert encoder.without_adapter() is encoder.without_adapter().without_adapter()
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from locigraph.kg.embedded_text import windows
 from locigraph.retrieval.errors import TextEncoderError
 from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL, CachedTextEncoder, load_model, packaged_weights
 from tests.fakes import FakeEncoder
@@ -75,7 +76,7 @@ def test_the_cache_is_kept_by_model_and_by_precision(tmp_path: Path) -> None:
     cache = tmp_path / "cache.sqlite"
     CountingEncoder("m", cache=cache).encode(["text"])
     other, halved = CountingEncoder("n", cache=cache), CountingEncoder("m", cache=cache, dtype="bfloat16")
-    assert (other.model_id, halved.model_id) == ("n", "m@bfloat16")
+    assert (other.model_id, halved.model_id) == ("n+windows", "m+windows@bfloat16")
     for encoder in (other, halved):
         encoder.encode(["text"])
         assert encoder.encoded == 1
@@ -255,3 +256,24 @@ def test_the_last_texts_are_answered_from_memory_until_they_are_forgotten(tmp_pa
     encoder.forget(["a question"])
     encoder.encode(["a question"])
     assert encoder.encoded == 2
+
+
+def test_the_vector_of_a_long_text_is_the_mean_of_its_windows_and_of_length_1(tmp_path: Path) -> None:
+    encoder = CachedTextEncoder(cache=tmp_path / "cache.sqlite", device="cpu")
+    long = "Ann: " + "We talked about the garden and the weather. " * 40 + "The boat is called Kestrel."
+    parts = windows(long)
+    assert len(parts) > 2
+    each = encoder.encode(parts)
+    mean = each.mean(axis=0)
+    first, short = encoder.encode([long, "Ann: yes"])
+    np.testing.assert_allclose(first, mean / np.linalg.norm(mean), atol=1e-5)
+    np.testing.assert_allclose(short, encoder.encode(["Ann: yes"])[0], atol=1e-6)
+
+
+def test_what_only_the_end_of_a_long_text_says_reaches_its_vector(tmp_path: Path) -> None:
+    encoder = CachedTextEncoder(cache=tmp_path / "cache.sqlite", device="cpu")
+    filler = "Ann: " + "We talked about the garden and the weather. " * 60
+    question, with_end, without = encoder.encode(
+        ["What is the boat called?", filler + "The boat is called Kestrel.", filler + "The garden is called Eden."]
+    )
+    assert question @ with_end > question @ without + 0.02
