@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -17,6 +18,16 @@ TOKENS_PER_HIT, WORDS_PER_HIT = 20, 10
 _KINDS = {EPISODE: "episodes", "reflection": "reflections"}  # all others are facts
 #: Stands for no limit.
 UNLIMITED = sys.maxsize
+# Six letters are a little more than a token of the usual vocabularies, so a long word counts as several tokens.
+_TOKEN = re.compile(r"\w{1,6}|[^\w\s]")
+
+
+def count_tokens(text: str) -> int:
+    """Estimated number of language-model tokens: runs of up to six letters or digits, and other single characters.
+
+    It needs no model's vocabulary, so that budgets mean the same everywhere.
+    """
+    return len(_TOKEN.findall(text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -15,20 +14,14 @@ from locigraph.kg.schema import EPISODE, dated_types
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.times import day_in_words, moment
 from locigraph.kg.types import NodeId, SpaceId, TurnId
-from locigraph.retrieval.budgets import TOKENS_PER_HIT, UNLIMITED, Budget, RemainingBudget
+from locigraph.retrieval.budgets import TOKENS_PER_HIT, UNLIMITED, Budget, RemainingBudget, count_tokens
+from locigraph.retrieval.excerpts import Excerpts
 from locigraph.retrieval.hits import searches
 from locigraph.retrieval.protocols import MAX_TOP_K, Hit, Result, Retriever
 
-# Six letters are a little more than a token of the usual vocabularies, so a long word counts as several tokens.
-_TOKEN = re.compile(r"\w{1,6}|[^\w\s]")
-
-
-def count_tokens(text: str) -> int:
-    """Estimated number of language-model tokens: runs of up to six letters or digits, and other single characters.
-
-    It needs no model's vocabulary, so that budgets mean the same everywhere.
-    """
-    return len(_TOKEN.findall(text))
+#: A turn that takes more of the tokens of a context than this share of them is shown by an excerpt, of at least so many
+#: tokens. On long talk an eighth holds most of the words of the answers (docs/experiments/history.md, 2026-11-28).
+_SHARE_OF_TURN, _LEAST_OF_TURN = 8, 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +31,7 @@ class ContextLine:
     Attributes:
         node_id: ID of the node.
         type: Type of the node.
-        text: Its text.
+        text: Its text; of a turn that is long for the context, an excerpt.
         said_on: The day on which it was said; None where that is not known.
         again_on: Further days on which the same was said.
         turn_ids: Its source turns.
@@ -109,8 +102,11 @@ class _Candidate:
     place: tuple[int, int, bool, NodeId]
 
 
-def _candidates(hits: Sequence[Hit], snapshot: Snapshot, order: Sequence[NodeId] | None) -> list[_Candidate]:
+def _candidates(
+    hits: Sequence[Hit], snapshot: Snapshot, order: Sequence[NodeId] | None, excerpts: Excerpts, budget: Budget
+) -> list[_Candidate]:
     place, dated = snapshot.place_of, dated_types()
+    most = max(budget.tokens // _SHARE_OF_TURN, _LEAST_OF_TURN)
     given = {} if order is None else {node: at for at, node in enumerate(order)}
     candidates = []
     for hit in hits:
@@ -121,36 +117,32 @@ def _candidates(hits: Sequence[Hit], snapshot: Snapshot, order: Sequence[NodeId]
         until = hit.until if row is None or hit.type in dated else _day(int(snapshot.valid_to[row]))
         others = {_day(int(snapshot.spoken_at[place[turn]])) for turn in hit.same if turn in place}
         again_on = tuple(sorted(day for day in others - {said_on} if day is not None))
-        line = ContextLine(hit.node_id, hit.type, hit.text, said_on, hit.turn_ids, until, again_on)
+        text = excerpts.of(hit.text, most) if hit.type == EPISODE else hit.text
+        line = ContextLine(hit.node_id, hit.type, text, said_on, hit.turn_ids, until, again_on)
         key = given.get(hit.node_id, len(given)), first, hit.type != EPISODE, hit.node_id
         candidates.append(_Candidate(line, _measured(line)[1:], key))
     return candidates
 
 
-def _packed(
-    candidates: Sequence[_Candidate], budgets: Sequence[Budget], *, brevity: bool
-) -> list[tuple[Context, bool]]:
-    """The context of each budget, and whether it is full.
+def _packed(candidates: Sequence[_Candidate], budget: Budget, *, brevity: bool) -> tuple[Context, bool]:
+    """The context of a budget, and whether it is full.
 
     It is full if a hit was left out and no average line would fit, or if all kinds are full.
     """
     in_order = sorted(range(len(candidates)), key=lambda at: candidates[at].place)
-    packed = []
-    for budget in budgets:
-        left = RemainingBudget(budget)
-        taken = [left.take(each.cost, each.line.type) for each in candidates]
-        costs = [each.cost for each, fits in zip(candidates, taken, strict=True) if fits]
-        is_full = (len(costs) < len(taken) and left.is_used_up(costs)) or len(costs) >= budget.kinds.total
-        lines: list[ContextLine | Omission] = []
-        for is_shown, group in groupby(in_order, key=taken.__getitem__):
-            run = list(group)
-            omission = Omission(len(run))
-            if is_shown:
-                lines += [candidates[at].line for at in run]
-            elif brevity and left.take(_measured(omission)[1:]):
-                lines.append(omission)
-        packed.append((Context(tuple(lines), len(taken) - len(costs)), is_full))
-    return packed
+    left = RemainingBudget(budget)
+    taken = [left.take(each.cost, each.line.type) for each in candidates]
+    costs = [each.cost for each, fits in zip(candidates, taken, strict=True) if fits]
+    is_full = (len(costs) < len(taken) and left.is_used_up(costs)) or len(costs) >= budget.kinds.total
+    lines: list[ContextLine | Omission] = []
+    for is_shown, group in groupby(in_order, key=taken.__getitem__):
+        run = list(group)
+        omission = Omission(len(run))
+        if is_shown:
+            lines += [candidates[at].line for at in run]
+        elif brevity and left.take(_measured(omission)[1:]):
+            lines.append(omission)
+    return Context(tuple(lines), len(taken) - len(costs)), is_full
 
 
 def retrieve_contexts(
@@ -166,9 +158,10 @@ def retrieve_contexts(
     """Search with a strategy and pack its hits into one context per budget; returns the result and the contexts.
 
     Hits are taken best first. A hit that does not fit is left out and the next one is tried, so that a long memory does
-    not end the context. Nothing is shortened, and no budget is ever exceeded. Lines are in the strategy's own order if
-    it defines one, and otherwise in the order in which the memories were said, where a turn comes before the facts that
-    were extracted from it.
+    not end the context. A turn that would take more than an eighth of the tokens is shown by an excerpt: the sentences
+    that share most with the question. No budget is ever exceeded. Lines are in the strategy's own order if it has one,
+    and otherwise in the order in which the memories were said, where a turn comes before the facts that were extracted
+    from it.
 
     The search is repeated for twice as many turns until every context is full or there are no more hits.
 
@@ -187,7 +180,11 @@ def retrieve_contexts(
     wanted = min(max(top_k, 1 + most // TOKENS_PER_HIT), MAX_TOP_K)
     for result in searches(retriever, question, space, as_of=as_of, top_k=wanted, growth=2, most=MAX_TOP_K):
         order = retriever.arrange(question, result.hits, space, as_of)
-        packed = _packed(_candidates(result.hits, snapshot, order), within, brevity=rules.brevity)
+        excerpts = Excerpts(question, (hit.text for hit in result.hits if hit.type == EPISODE))
+        packed = [
+            _packed(_candidates(result.hits, snapshot, order, excerpts, budget), budget, brevity=rules.brevity)
+            for budget in within
+        ]
         if all(is_full for _, is_full in packed):
             break
     return result, [context for context, _ in packed]

@@ -25,8 +25,8 @@ from locigraph.consolidation.space_state import SpaceState
 from locigraph.kg.name_list import names_in
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, Turn, TurnId
+from locigraph.retrieval.budgets import count_tokens
 from locigraph.retrieval.index.milvus import MilvusIndex
-from locigraph.retrieval.packing import count_tokens
 from locigraph.retrieval.text.text_adapter import read_adapter
 from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL, CachedTextEncoder
 from locigraph.scripts import cli

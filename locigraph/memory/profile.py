@@ -13,8 +13,8 @@ from locigraph.kg.schema import dated_types
 from locigraph.kg.store import Store
 from locigraph.kg.types import Node, NodeId, SpaceId, TurnId
 from locigraph.memory.known_nodes import KnownNode
+from locigraph.retrieval.budgets import count_tokens
 from locigraph.retrieval.hit_filters import is_kept
-from locigraph.retrieval.packing import count_tokens
 
 _FACTS, _EVENTS = "facts", "events"  # categories of those that were not classified
 

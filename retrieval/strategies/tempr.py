@@ -95,7 +95,7 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
         window of one day all times are equally near.
         *Cross-encoder* (eq. 16): none, unless ``--reranker`` names one; it reads the best 50 (``retrieval.rerank``).
         *Token budget* (eq. 7 and 17; 4,096 in the authors' code): it limits the context, not the search, by
-        ``retrieval.packing.count_tokens``; a memory that does not fit is skipped, where the paper stops. Like
+        ``retrieval.budgets.count_tokens``; a memory that does not fit is skipped, where the paper stops. Like
         ``thinking_budget``, it is an argument of this class: no command changes either, and ``--budget_tokens`` can
         only lower it. ``thinking_budget`` is the lowest of the three budgets in the authors' code, whose recall
         takes 300 by default.

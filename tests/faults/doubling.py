@@ -39,8 +39,8 @@ from locigraph.kg.language.seen_texts import wording
 from locigraph.kg.language.terms import terms
 from locigraph.kg.store import Store
 from locigraph.kg.types import NodeId
+from locigraph.retrieval.budgets import count_tokens
 from locigraph.retrieval.hit_filters import folded
-from locigraph.retrieval.packing import count_tokens
 from locigraph.retrieval.protocols import Hit
 from locigraph.retrieval.query_generator import generate_queries
 from locigraph.retrieval.strategies.magma import intent_of

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.times import epoch
 from locigraph.kg.types import NodeId, SpaceId, TurnId
-from locigraph.retrieval.budgets import Budget, ContextRules, KindLimits
+from locigraph.retrieval.budgets import Budget, ContextRules, KindLimits, count_tokens
 from locigraph.retrieval.packing import (
     Context,
     ContextLine,
     Omission,
-    count_tokens,
     retrieve_contexts,
 )
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, MAX_TOP_K, Hit, Result, Retriever, Timing
@@ -263,3 +262,16 @@ def test_no_budget_is_ever_exceeded(hits: list[Hit], tokens: int, words: int, br
     assert all(limits.mask([line.type for line in shown]))
     assert len(shown) + context.left_out == len(hits)
     assert len(str(context).splitlines()) == len(context.lines)
+
+
+def test_a_turn_that_would_fill_a_context_is_shown_by_what_the_question_asks_for_and_a_fact_whole() -> None:
+    long = "Ann: " + "We talked about the weather again. " * 100 + "The canoe cost ninety pounds. " + "And so on. " * 99
+    found = Plain([memory("n0", long, "t0"), memory("n9", long, "t0", kind="knowledge_node"), BREAD])
+    _, contexts = retrieve_contexts(
+        found, "What did the canoe cost?", SNAPSHOT, [Budget(tokens=500), Budget()], space=SNAPSHOT.space
+    )
+    small, whole = contexts
+    assert "The canoe cost ninety pounds. " in small.texts[0]
+    assert 50 < count_tokens(small.texts[0]) < 90
+    assert [line.node_id for line in small.memories] == ["n0", "n2"]  # the fact is longer than the context
+    assert [line.text for line in whole.memories] == [long, long, BREAD.text]

@@ -8,7 +8,7 @@ import pytest
 
 from locigraph.kg.errors import LocigraphError
 from locigraph.memory import Memory, Profile
-from locigraph.retrieval.packing import count_tokens
+from locigraph.retrieval.budgets import count_tokens
 from locigraph.scripts import cli
 from locigraph.serving.keys import Caller
 from locigraph.serving.operations import OPERATIONS

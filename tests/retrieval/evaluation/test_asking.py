@@ -3,8 +3,8 @@ from __future__ import annotations
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question, TurnId
 from locigraph.kg.views import Views
+from locigraph.retrieval.budgets import count_tokens
 from locigraph.retrieval.evaluation.asking import packed_contexts, run_strategy
-from locigraph.retrieval.packing import count_tokens
 from locigraph.retrieval.strategies.gaama import GaamaRetriever
 from locigraph.retrieval.strategies.magma import MagmaRetriever
 from tests.fakes import SPACE, FakeEncoder, make_turns
