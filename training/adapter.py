@@ -21,6 +21,7 @@ import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader kn
 from torch import Tensor
 
 from locigraph.gnn.losses import multi_positive_loss
+from locigraph.kg.embedded_text import windows
 from locigraph.kg.schema import EPISODE, answer_types
 from locigraph.retrieval.errors import TextEncoderError
 from locigraph.retrieval.text.text_adapter import TextAdapter, add_adapter, read_adapter, save_adapter
@@ -139,19 +140,20 @@ class TextAdaptation(RankingModule):
         return inner_products(self._embed(questions), self._embed(documents))
 
     def _embed(self, texts: Sequence[str]) -> Tensor:
-        """Unit-length embeddings, [texts, dim]; texts are batched by length, which keeps padding low."""
-        window = min(self.config.max_tokens, self.encoder.max_seq_length or self.config.max_tokens)
-        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        """Unit-length embeddings, [texts, dim]; windows are batched by length, which keeps padding low."""
+        most = min(self.config.max_tokens, self.encoder.max_seq_length or self.config.max_tokens)
+        parts = [(at, part) for at, text in enumerate(texts) for part in windows(text)]
+        parts.sort(key=lambda each: len(each[1]))
         rows = []
-        for start in range(0, len(order), _ENCODED_AT_ONCE):
-            batch = [texts[i] for i in order[start : start + _ENCODED_AT_ONCE]]
-            tokens = self.encoder.tokenizer(
-                batch, padding=True, truncation=True, max_length=window, return_tensors="pt"
-            )
+        for start in range(0, len(parts), _ENCODED_AT_ONCE):
+            batch = [part for _, part in parts[start : start + _ENCODED_AT_ONCE]]
+            tokens = self.encoder.tokenizer(batch, padding=True, truncation=True, max_length=most, return_tensors="pt")
             features = {name: tensor.to(self.device) for name, tensor in tokens.items()}
             rows.append(self.encoder(features)["sentence_embedding"].float())
-        place = torch.tensor(order).argsort()
-        return F.normalize(torch.cat(rows), dim=1)[place.to(self.device)]
+        units = F.normalize(torch.cat(rows), dim=1)
+        sums = units.new_zeros(len(texts), units.shape[1])
+        sums.index_add_(0, torch.tensor([at for at, _ in parts], device=units.device), units)
+        return F.normalize(sums, dim=1)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # torch overloads it
         """The weights of the adapter alone, since those of the encoder do not change."""

@@ -106,7 +106,7 @@ class AdapterConfig:
         questions: Maximum number of questions in a step, all about one space.
         negatives: Number of documents of the space that each step samples as negatives, in addition to the answers to
             its other questions.
-        max_tokens: Length to which texts are truncated in training, in tokens.
+        max_tokens: Length to which the windows of texts are truncated in training, in tokens.
         turn_before: Whether the encoder reads each turn together with the one before it in its session, in training and
             ever after; see ``kg.embedded_text``.
         temperature: Divides the cosine similarities in the loss; above 0.

@@ -15,7 +15,7 @@ from locigraph.training.config import TrainerConfig
 #: the same data and settings give other weights or vectors; ``tests/training/test_identity.py`` fails until you do.
 CHECKPOINT_ALGORITHM = 7
 #: Likewise for adapters of the text encoder.
-ADAPTER_ALGORITHM = 3
+ADAPTER_ALGORITHM = 4
 
 
 @dataclass(frozen=True)
