@@ -22,7 +22,7 @@ from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.experiments import provenance
 
 #: Options that only say where files are, and do not affect the results.
-_PLACES = {"output", "cache", "keep", "runs", "stores", "tested", "tested_stores"}
+_PLACES = {"output", "cache", "keep", "runs", "stores", "tested", "tested_stores", "contexts"}
 
 
 def add_corpus(parser: argparse.ArgumentParser) -> None:
