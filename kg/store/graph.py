@@ -397,8 +397,10 @@ class Store(Conversations, Queues):
     def import_lines(self, lines: Iterable[str]) -> int:
         """Write the lines of an export into this store, all or none; returns the number of rows.
 
+        A store that was made of the same lines stays as it is, which counts as 0 rows.
+
         Raises:
-            StoreError: If the store is not empty, or the lines are no whole, sound export.
+            StoreError: If the store holds anything else, or the lines are no whole, sound export.
         """
         with self._write("schema") as connection:
             return portable.read(connection, lines)

@@ -10,6 +10,8 @@ from locigraph.kg.types import SpaceId
 
 #: Name of the setting that identifies a store uniquely.
 IDENTITY = "identity"
+#: Name of the setting that holds a hash of the export that a store was made of.
+IMPORTED = "imported"
 
 
 def of_space(what: str, space: SpaceId) -> str:

@@ -15,6 +15,7 @@ from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
 from locigraph.scripts.commands.memory.export_memory import export_memory
 from locigraph.scripts.commands.memory.import_memory import import_memory
+from tests.faults.workbench import FakeCachedEncoder
 from tests.kg.dumps import QUEUE, dump
 
 DERIVED = (*QUEUE, "embeddings", "word_statistics", "alembic_version")
@@ -37,7 +38,7 @@ def filled(place: Path) -> Path:
 
 def without_identity(place: Path) -> dict[str, Any]:
     found = dump(place, without=DERIVED)
-    found["settings"] = [row for row in found["settings"] if row[0] != "identity"]
+    found["settings"] = [row for row in found["settings"] if row[0] not in ("identity", "imported")]
     return found
 
 
@@ -129,3 +130,28 @@ def test_an_export_of_an_earlier_version_lacks_columns_that_came_later(filled: P
     with Store(tmp_path / "second.sqlite") as store:
         store.import_lines(lines)
         assert all(turn.expires_at is None for turn in store.turns(SpaceId("ana")))
+
+
+def test_an_import_that_ends_while_vectors_are_made_goes_on_when_it_is_run_again(
+    filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, second = str(tmp_path / "all.jsonl"), tmp_path / "second.sqlite"
+    export_memory(output=file, store=str(filled))
+    with monkeypatch.context() as patched:
+        patched.setattr("locigraph.assembly.graphs.embed_all", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            import_memory(file, store=str(second))
+    import_memory(file, store=str(second))
+    assert f"{second} holds {file} already" in capsys.readouterr().out
+    assert without_identity(second) == without_identity(filled)
+    with Store(second) as store:
+        model = FakeCachedEncoder("fake", cache=tmp_path / "cache.sqlite").model_id
+        assert not any(store.unembedded(space, model) for space in store.spaces())
+    changed = tmp_path / "other.jsonl"
+    changed.write_text(Path(file).read_text().replace("Boston", "London"))
+    with pytest.raises(LocigraphError, match="the store is not empty"):
+        import_memory(str(changed), store=str(second))
+
+
+def _interrupted(*_: object) -> None:
+    raise KeyboardInterrupt

@@ -9,7 +9,7 @@ def import_memory(file: str, *, store: str = "data/graph.sqlite", encoder: Encod
     """Make a memory of an exported file, on any database: all of it or, after an error, nothing.
 
     Vectors are made again: those of texts here, those of the graph with the first question about a space, or for all
-    spaces with locigraph verify.
+    spaces with locigraph verify. Can be interrupted and run again.
 
     Args:
         file: File that locigraph export wrote.
@@ -46,4 +46,5 @@ def import_memory(file: str, *, store: str = "data/graph.sqlite", encoder: Encod
         raise LocigraphError(f"{file}: cannot be read ({reason}), so nothing was imported") from error
     except StoreError as error:
         raise LocigraphError(f"{file}: {error}") from error
-    print(printable(f"{counted(rows, 'row')} of {file} imported into {store}"))
+    done = f"{counted(rows, 'row')} of {file} imported into {store}" if rows else f"{store} holds {file} already"
+    print(printable(done))
