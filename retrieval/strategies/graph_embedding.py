@@ -1,4 +1,4 @@
-"""v2: one ANN search over graph embeddings."""
+"""v2: one ANN search over graph embeddings, and a bonus for what has a looked-up word."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from locigraph.kg.schema import EPISODE
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.hits import hits_of_matches
+from locigraph.retrieval.looked_up import DEPTH, LookedUp
 from locigraph.retrieval.protocols import (
     DEFAULT_TOP_K,
     GraphVectors,
@@ -85,7 +86,7 @@ class GraphEmbeddingRetriever(Retriever):
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
     ) -> Result:
-        """The best nodes for a query; see ``Retriever``. Signal: ``graph`` (inner product)."""
+        """The best nodes for a query; see ``Retriever``. Signals: ``graph`` (inner product), ``looked_up`` (bonus)."""
         others: list[str] = []
         if self._queries is not None:
             generate, last_day = self._queries
@@ -97,8 +98,11 @@ class GraphEmbeddingRetriever(Retriever):
             vector = (vector + np.mean(more, axis=0)) / 2
         watch.encoded()
         view = space if self._view_of is None else self._view_of(space, as_of)
-        matches = self._collection.search(vector, SearchFilter(view, _TYPES, as_of, self._only), top_k=top_k)
+        looked_up = LookedUp.by(query)
+        wanted = max(top_k, DEPTH) if looked_up.terms else top_k
+        matches = self._collection.search(vector, SearchFilter(view, _TYPES, as_of, self._only), top_k=wanted)
         timing = watch.timing()
         # Called even when nothing was found, since an unknown space is an error and not an empty result.
         texts = self._texts(space, [match.node_id for match in matches], as_of)
-        return Result(hits_of_matches(matches, texts, signal="graph"), timing)
+        hits = hits_of_matches(matches, texts, signal="graph")
+        return Result(looked_up.first(hits)[:top_k] if looked_up.terms else hits, timing)

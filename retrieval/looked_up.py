@@ -1,0 +1,66 @@
+"""Words that a question looks up: whoever types a rare word, a code or a full name expects what has it first.
+
+A vector of many words says little about any one of them, least of all that of a long turn. So of the best hits of v2,
+those that alone have such a word get a bonus. Words of whole sentences are left to the vectors: rare ones are usually
+there by chance, and a bonus for them does harm (docs/experiments/history.md, 2026-11-28).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+from locigraph.kg.language.mentions import capitalised
+from locigraph.kg.language.terms import content_words, terms
+from locigraph.kg.language.tokens import words
+from locigraph.retrieval.protocols import Hit
+
+#: Number of hits among which looked-up words are sought.
+DEPTH = 50
+_MOST_WORDS = 4  # of a question that is nothing but words to be found
+_CODE = re.compile(r"\S*\d\S*")
+
+
+@dataclass(frozen=True)
+class LookedUp:
+    """What a question looks up.
+
+    Attributes:
+        terms: The terms that are sought; none if the question looks nothing up.
+        most: In how many of the best hits a term may occur to be told from common ones.
+        bonus: What a hit gets for each of its terms.
+    """
+
+    terms: frozenset[str]
+    most: int
+    bonus: float
+
+    @classmethod
+    def by(cls, question: str) -> Self:
+        """What a question looks up: all its words if it is a few words without a sentence, else names and codes."""
+        said = words(question)
+        if (
+            len(said) <= _MOST_WORDS
+            and len(content_words(question)) == len(said)
+            and question.strip()[-1:] not in "?？"
+        ):
+            return cls(frozenset(terms(question)), most=3, bonus=1.0)
+        named = [word for word, is_first in capitalised(question) if not is_first]
+        return cls(frozenset(terms(" ".join([*named, *_CODE.findall(question)]))), most=1, bonus=0.2)
+
+    def first(self, hits: Sequence[Hit]) -> tuple[Hit, ...]:
+        """The same hits; those among the first ``DEPTH`` that have looked-up words stand further up.
+
+        Their score is raised by the bonus, which the signal ``looked_up`` names.
+        """
+        having = [self.terms & set(terms(hit.text)) for hit in hits[:DEPTH]]
+        count = Counter(term for found in having for term in found)
+        raised = []
+        for hit, found in zip(hits, having, strict=False):
+            bonus = self.bonus * sum(count[term] <= self.most for term in found)
+            signals = {**hit.signals, "looked_up": bonus}
+            raised.append(replace(hit, score=hit.score + bonus, signals=signals) if bonus else hit)
+        return (*sorted(raised, key=lambda hit: -hit.score), *hits[DEPTH:])
