@@ -47,7 +47,7 @@ class LookedUp:
             and len(content_words(question)) == len(said)
             and question.strip()[-1:] not in "?？"
         ):
-            return cls(frozenset(terms(question)), most=3, bonus=1.0)
+            return cls(frozenset(terms(question)), most=3, bonus=2.0)
         named = [word for word, is_first in capitalised(question) if not is_first]
         return cls(frozenset(terms(" ".join([*named, *_CODE.findall(question)]))), most=1, bonus=0.2)
 

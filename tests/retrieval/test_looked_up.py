@@ -64,8 +64,8 @@ def test_a_word_of_several_hits_tells_nothing() -> None:
 
 def test_a_raised_hit_says_so() -> None:
     (first, second) = LookedUp.by("kestrel").first(hits_of(["Ben: no", "Ben: kestrel"]))
-    assert first.score == pytest.approx(1.99)
-    assert first.signals == {"graph": 0.99, "looked_up": 1.0}
+    assert first.score == pytest.approx(2.99)
+    assert first.signals == {"graph": 0.99, "looked_up": 2.0}
     assert second.signals == {"graph": 1.0}
 
 

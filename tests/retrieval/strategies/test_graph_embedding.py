@@ -57,11 +57,11 @@ def test_turns_are_ranked_by_inner_product_in_one_search(collection: Collection)
 
 
 def test_a_looked_up_word_is_found_beyond_the_hits_that_were_asked_for(collection: Collection) -> None:
-    query = TableQueryEncoder("checkpoint-1", {"three": np.asarray([1, 0], dtype=np.float32)})
+    query = TableQueryEncoder("checkpoint-1", {"three": np.asarray([0.5, 0], dtype=np.float32)})
     retriever = GraphEmbeddingRetriever(collection, query, TEXTS)
     (hit,) = retriever.retrieve("three", SPACE, top_k=1).hits
-    assert (hit.node_id, hit.text, hit.score) == ("n2", "Ann: three", 1.0)
-    assert hit.signals == {"graph": 0.0, "looked_up": 1.0}
+    assert (hit.node_id, hit.text, hit.score) == ("n2", "Ann: three", 2.0)
+    assert hit.signals == {"graph": 0.0, "looked_up": 2.0}
 
 
 def test_several_queries_are_one_search_for_the_mean_of_the_question_and_of_the_others(collection: Collection) -> None:
