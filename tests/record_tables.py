@@ -82,13 +82,6 @@ def tested(run: str, *others: str) -> str:
     return _table((f"{name} minus", *(f"{graph}: {shown}" for graph in _GRAPHS for shown in _TESTS)), rows)
 
 
-def compared(file: str, first: str, *others: str) -> str:
-    """A strategy minus each of some others, from the scores of a record as ``locigraph compare`` does."""
-    scores = RESULTS / f"{file}.scores.jsonl.gz"
-    found = _compared(compare_again(scores, [(first, other) for other in others], metrics=_RANKED, seed=0))
-    return _table((f"{first} minus", *_TESTS), [[other, *_tests(found[other])] for other in others])
-
-
 def encoders() -> str:
     """The shipped checkpoint minus its ablation ``mixing``, computed again from the scores of both."""
     rows = []
@@ -315,7 +308,7 @@ def differences() -> str:
 TABLES: dict[str, Callable[..., str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
-        locomo, categories, tested, compared, encoders, details, times, matrix, unseen, against_unseen,
+        locomo, categories, tested, encoders, details, times, matrix, unseen, against_unseen,
         unseen_contexts, by_kind, long_talk, languages, confidence, ablation, pretraining, differences, overview,
     )
 }  # fmt: skip
