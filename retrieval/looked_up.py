@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Self
 
 from locigraph.kg.language.mentions import capitalised
@@ -32,11 +33,14 @@ class LookedUp:
         terms: The terms that are sought; none if the question looks nothing up.
         most: In how many of the best hits a term may occur to be told from common ones.
         bonus: What a hit gets for each of its terms.
+        full_names: The terms of each name of several words. If a hit has only a part of one, as a namesake has, a hit
+            with all of it gets the bonus.
     """
 
     terms: frozenset[str]
     most: int
     bonus: float
+    full_names: tuple[frozenset[str], ...] = ()
 
     @classmethod
     def by(cls, question: str) -> Self:
@@ -49,18 +53,24 @@ class LookedUp:
         ):
             return cls(frozenset(terms(question)), most=3, bonus=2.0)
         named = [word for word, is_first in capitalised(question) if not is_first]
-        return cls(frozenset(terms(" ".join([*named, *_CODE.findall(question)]))), most=1, bonus=0.2)
+        sought = frozenset(terms(" ".join([*named, *_CODE.findall(question)])))
+        runs = [" ".join(run) for is_name, run in groupby(question.split(), lambda w: bool(capitalised(w))) if is_name]
+        names = [frozenset(terms(run)) for run in runs]
+        return cls(sought, most=1, bonus=0.2, full_names=tuple(name for name in names if len(name) > 1))
 
     def first(self, hits: Sequence[Hit]) -> tuple[Hit, ...]:
         """The same hits; those among the first ``DEPTH`` that have looked-up words stand further up.
 
         Their score is raised by the bonus, which the signal ``looked_up`` names.
         """
-        having = [self.terms & set(terms(hit.text)) for hit in hits[:DEPTH]]
-        count = Counter(term for found in having for term in found)
+        sought = self.terms.union(*self.full_names)
+        having = [sought & set(terms(hit.text)) for hit in hits[:DEPTH]]
+        count = Counter(term for found in having for term in found & self.terms)
+        ambiguous = [name for name in self.full_names if any(found & name and not name <= found for found in having)]
         raised = []
         for hit, found in zip(hits, having, strict=False):
-            bonus = self.bonus * sum(count[term] <= self.most for term in found)
+            telling = sum(count[term] <= self.most for term in found & self.terms)
+            bonus = self.bonus * (telling or any(name <= found for name in ambiguous))
             signals = {**hit.signals, "looked_up": bonus}
             raised.append(replace(hit, score=hit.score + bonus, signals=signals) if bonus else hit)
         return (*sorted(raised, key=lambda hit: -hit.score), *hits[DEPTH:])

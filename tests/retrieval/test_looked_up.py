@@ -56,6 +56,13 @@ def test_who_is_named_in_full_comes_before_a_namesake() -> None:
     assert order("Where did Anna Costa spend her holiday?", *texts) == [2, 0, 1]
 
 
+def test_a_full_name_is_told_from_a_namesake_however_often_it_stands_there() -> None:
+    texts = ["Anna Berg: I went to Madeira", "Anna Costa: I went to Oslo", "Anna Costa: I am back", "Ben: Who?"]
+    assert order("Where did Anna Costa spend her holiday?", *texts) == [1, 2, 0, 3]
+    assert order("Where did Anna spend her holiday?", *texts) == [0, 1, 2, 3]
+    assert order("Where did Anna Costa spend her holiday?", *texts[1:]) == [0, 1, 2]  # nobody else is called Anna
+
+
 def test_a_word_of_several_hits_tells_nothing() -> None:
     texts = ["Ben: no", "Ann: boat", "Ben: boat", "Ann: boat", "Ben: boat"]
     assert order("boat", *texts) == [0, 1, 2, 3, 4]
