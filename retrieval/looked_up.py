@@ -33,8 +33,8 @@ class LookedUp:
         terms: The terms that are sought; none if the question looks nothing up.
         most: In how many of the best hits a term may occur to be told from common ones.
         bonus: What a hit gets for each of its terms.
-        full_names: The terms of each name of several words. If a hit has only a part of one, as a namesake has, a hit
-            with all of it gets the bonus.
+        full_names: The terms of each name of several words. If a speaker has only a part of one, as a namesake has,
+            what the speaker with all of it said gets the bonus.
     """
 
     terms: frozenset[str]
@@ -63,14 +63,15 @@ class LookedUp:
 
         Their score is raised by the bonus, which the signal ``looked_up`` names.
         """
-        sought = self.terms.union(*self.full_names)
-        having = [sought & set(terms(hit.text)) for hit in hits[:DEPTH]]
-        count = Counter(term for found in having for term in found & self.terms)
-        ambiguous = [name for name in self.full_names if any(found & name and not name <= found for found in having)]
+        best = hits[:DEPTH]
+        having = [self.terms & set(terms(hit.text)) for hit in best]
+        count = Counter(term for found in having for term in found)
+        speakers = [set(terms(hit.text.partition(": ")[0])) if self.full_names else set() for hit in best]
+        ambiguous = [name for name in self.full_names if any(name & each and not name <= each for each in speakers)]
         raised = []
-        for hit, found in zip(hits, having, strict=False):
-            telling = sum(count[term] <= self.most for term in found & self.terms)
-            bonus = self.bonus * (telling or any(name <= found for name in ambiguous))
+        for hit, found, speaker in zip(best, having, speakers, strict=True):
+            telling = sum(count[term] <= self.most for term in found)
+            bonus = self.bonus * (telling or any(name <= speaker for name in ambiguous))
             signals = {**hit.signals, "looked_up": bonus}
             raised.append(replace(hit, score=hit.score + bonus, signals=signals) if bonus else hit)
         return (*sorted(raised, key=lambda hit: -hit.score), *hits[DEPTH:])

@@ -57,7 +57,7 @@ def test_who_is_named_in_full_comes_before_a_namesake() -> None:
 
 
 def test_a_full_name_is_told_from_a_namesake_however_often_it_stands_there() -> None:
-    texts = ["Anna Berg: I went to Madeira", "Anna Costa: I went to Oslo", "Anna Costa: I am back", "Ben: Who?"]
+    texts = ["Anna Berg: I went to Madeira", "Anna Costa: I went to Oslo", "Anna Costa: I am back", "Ben: Anna"]
     assert order("Where did Anna Costa spend her holiday?", *texts) == [1, 2, 0, 3]
     assert order("Where did Anna spend her holiday?", *texts) == [0, 1, 2, 3]
     assert order("Where did Anna Costa spend her holiday?", *texts[1:]) == [0, 1, 2]  # nobody else is called Anna
