@@ -25,7 +25,7 @@ _GRAPHS = ("recorded", "rules")
 _UNSEEN = (
     ("LoCoMo, recorded", "transfer-published", "locomo-recorded"),
     ("LoCoMo, rules", "transfer-published", "locomo-rules"),
-    ("LongMemEval", "transfer-longmemeval", "longmemeval-150"),
+    ("LongMemEval", "transfer-longmemeval", "longmemeval-52"),
     ("MSC", "transfer-published", "msc"),
     ("RealMem", "transfer-published", "realmem"),
     ("projects", "transfer-projects", "projects"),
@@ -36,7 +36,7 @@ _TESTED = (
     ("LoCoMo, rules, trained in folds", "locomo-rules-five", None),
     ("LoCoMo, recorded, zero-shot", "locomo-recorded-zero", None),
     ("LoCoMo, rules, zero-shot", "locomo-rules-zero", None),
-    ("LongMemEval, unlearnt questions", "transfer-longmemeval", "longmemeval-150"),
+    ("LongMemEval", "transfer-longmemeval", "longmemeval-52"),
     ("MSC", "transfer-published", "msc"),
     ("RealMem", "transfer-published", "realmem"),
     ("projects", "transfer-projects", "projects"),
@@ -263,7 +263,7 @@ def overview() -> str:
     """The shipped checkpoint on all corpora that it does not know, beside what has the same text encoder."""
     published = _record("transfer-published")["cells"]
     cells = {each["tested"]: each for each in published if each["trained"] == "shipped"}
-    kept = unlearnt("transfer-longmemeval--longmemeval-150")
+    kept = unlearnt("transfer-longmemeval--longmemeval-52")
     (assistant,) = (each for each in _record("transfer-longmemeval")["cells"] if each["trained"] == "shipped")
     talk = [
         ("two people (LoCoMo, {:,} questions), graph from published extractions", _counted(cells["locomo-recorded"])),
