@@ -7,7 +7,6 @@ there by chance, and a bonus for them does harm (docs/experiments/history.md, 20
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +21,6 @@ from locigraph.retrieval.protocols import Hit
 #: Number of hits among which looked-up words are sought.
 DEPTH = 50
 _MOST_WORDS = 4  # of a question that is nothing but words to be found
-_CODE = re.compile(r"\S*\d\S*")
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,8 @@ class LookedUp:
         ):
             return cls(frozenset(terms(question)), most=3, bonus=2.0)
         named = [word for word, is_first in capitalised(question) if not is_first]
-        sought = frozenset(terms(" ".join([*named, *_CODE.findall(question)])))
+        codes = [word for word in question.split() if any(map(str.isdigit, word))]
+        sought = frozenset(terms(" ".join([*named, *codes])))
         runs = [" ".join(run) for is_name, run in groupby(question.split(), lambda w: bool(capitalised(w))) if is_name]
         names = [frozenset(terms(run)) for run in runs]
         return cls(sought, most=1, bonus=0.2, full_names=tuple(name for name in names if len(name) > 1))

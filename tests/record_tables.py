@@ -266,7 +266,10 @@ def overview() -> str:
         ("the same, graph by our rules", _counted(cells["locomo-rules"])),
         ("chats between people (MSC, {:,} facts as questions)", _counted(cells["msc"])),
         ("requests to an assistant (RealMem, {:,})", _counted(cells["realmem"])),
-        ("long talk, half of it with an assistant (`projects`, {:,})", _counted(_cell("transfer-projects", "projects", "shipped"))),
+        (
+            "long talk, half of it with an assistant (`projects`, {:,})",
+            _counted(_cell("transfer-projects", "projects", "shipped")),
+        ),
     ]
     rows = []
     for title, (questions, means) in talk:
