@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from locigraph.assembly import opening
 from locigraph.assembly.settings import CorpusSettings, LLMSettings
-from locigraph.kg.embedded_text import TURN_BEFORE
+from locigraph.kg.embedded_text import TURN_BEFORE, WINDOWS
 from locigraph.kg.errors import LocigraphError
 from locigraph.memory import Memory
 from locigraph.retrieval.index.descriptions import DESCRIPTIONS
@@ -49,6 +49,11 @@ class FakeCachedEncoder(CachedTextEncoder):
 
     def load(self) -> None:
         pass
+
+    @property
+    def model_id(self) -> str:
+        """The ID of an encoder that reads texts at once, as this one does."""
+        return super().model_id.replace(WINDOWS, "")
 
     def _run(self, texts: Any) -> Any:
         self.texts.extend(texts)
