@@ -76,6 +76,8 @@ from locigraph.assembly import opening
 from tests.fakes import FakeEncoder
 
 class Encoder(CachedTextEncoder):
+    model_id = "fake"
+
     def load(self):
         pass
 
