@@ -51,6 +51,11 @@ def reads_turn_before(model: str) -> bool:
     return TURN_BEFORE in model
 
 
+def is_adapted(model: str) -> bool:
+    """Whether the text encoder of this ID has an adapter, whose version then follows the model's name."""
+    return "+" in model.replace(WINDOWS, "")
+
+
 def in_context(text: str, before: str) -> str:
     """A turn's description with that of the turn before it in the same session.
 

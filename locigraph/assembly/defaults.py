@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import locigraph
 from locigraph.assembly.settings import DEFAULT, DEFAULT_DTYPE, EncoderSettings
+from locigraph.kg.embedded_text import is_adapted
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.files import parsed_json, whole_folder
 from locigraph.kg.store import Store
@@ -58,7 +59,7 @@ def encoder_settings(given: EncoderSettings, store: Store, checkpoint: str | Non
     found = replace(given, model=model, dtype=dtype)
     if given.adapter != DEFAULT:
         return found
-    if named is not None and "+" not in _text_encoder_of(named):
+    if named is not None and not is_adapted(_text_encoder_of(named)):
         adapter = None
     elif "adapter" in held and held["model"] == found.model:
         adapter = str(SHIPPED_ADAPTER) if held["adapter"] == _SHIPPED else held["adapter"]

@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from locigraph.kg.embedded_text import TURN_BEFORE, in_context, once_neighbours, turns_before, windows
+from locigraph.kg.embedded_text import (
+    TURN_BEFORE,
+    WINDOWS,
+    in_context,
+    is_adapted,
+    once_neighbours,
+    turns_before,
+    windows,
+)
 from locigraph.kg.store import Store
 from locigraph.kg.types import TurnId
 from locigraph.retrieval.text.node_vectors import embed_lacking
@@ -234,3 +242,9 @@ def test_of_an_endless_text_only_the_beginning_is_read() -> None:
     parts = windows("word " * 100_000)
     assert len(parts) == 80
     assert max(len(part.split()) for part in parts) == 80
+
+
+def test_an_id_tells_whether_the_text_encoder_has_an_adapter() -> None:
+    assert [is_adapted(name) for name in ("m", f"m{WINDOWS}", f"m+123{WINDOWS}", f"{MODEL}{WINDOWS}")] == [
+        False, False, True, True,
+    ]  # fmt: skip
