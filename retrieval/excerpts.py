@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
 
 from locigraph.kg.language.terms import terms
 from locigraph.retrieval.budgets import count_tokens
@@ -27,15 +27,16 @@ class Excerpts:
         texts: The texts that were found; a word of the question counts the more, the fewer of their sentences have it.
     """
 
-    def __init__(self, question: str, texts: Iterable[str]) -> None:
-        asked = frozenset(terms(question))
-        holding: Counter[str] = Counter()
-        count = 0
-        for text in texts:
-            for sentence in _sentences(text):
-                holding.update(asked & _terms(sentence))
-                count += 1
-        self._weight = {term: math.log1p(count / (1 + holding[term])) for term in asked}
+    def __init__(self, question: str, texts: Sequence[str]) -> None:
+        self._question, self._texts = question, texts
+
+    @cached_property  # most contexts have no long turn
+    def _weight(self) -> dict[str, float]:
+        """How much each term of the question counts."""
+        asked = frozenset(terms(self._question))
+        sentences = [sentence for text in self._texts for sentence in _sentences(text)]
+        holding = Counter(term for sentence in sentences for term in asked & _terms(sentence))
+        return {term: math.log1p(len(sentences) / (1 + holding[term])) for term in asked}
 
     def of(self, text: str, tokens: int) -> str:
         """A text as it is if it is short enough, and otherwise its sentences that share most with the question.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import lru_cache
 from itertools import groupby
@@ -102,11 +102,8 @@ class _Candidate:
     place: tuple[int, int, bool, NodeId]
 
 
-def _candidates(
-    hits: Sequence[Hit], snapshot: Snapshot, order: Sequence[NodeId] | None, excerpts: Excerpts, budget: Budget
-) -> list[_Candidate]:
+def _candidates(hits: Sequence[Hit], snapshot: Snapshot, order: Sequence[NodeId] | None) -> list[_Candidate]:
     place, dated = snapshot.place_of, dated_types()
-    most = max(budget.tokens // _SHARE_OF_TURN, _LEAST_OF_TURN)
     given = {} if order is None else {node: at for at, node in enumerate(order)}
     candidates = []
     for hit in hits:
@@ -117,11 +114,23 @@ def _candidates(
         until = hit.until if row is None or hit.type in dated else _day(int(snapshot.valid_to[row]))
         others = {_day(int(snapshot.spoken_at[place[turn]])) for turn in hit.same if turn in place}
         again_on = tuple(sorted(day for day in others - {said_on} if day is not None))
-        text = excerpts.of(hit.text, most) if hit.type == EPISODE else hit.text
-        line = ContextLine(hit.node_id, hit.type, text, said_on, hit.turn_ids, until, again_on)
+        line = ContextLine(hit.node_id, hit.type, hit.text, said_on, hit.turn_ids, until, again_on)
         key = given.get(hit.node_id, len(given)), first, hit.type != EPISODE, hit.node_id
         candidates.append(_Candidate(line, _measured(line)[1:], key))
     return candidates
+
+
+def _shortened(candidates: Sequence[_Candidate], excerpts: Excerpts, budget: Budget) -> list[_Candidate]:
+    """The candidates, with excerpts of the turns that are long for the budget."""
+    most = max(budget.tokens // _SHARE_OF_TURN, _LEAST_OF_TURN)
+
+    def shown(each: _Candidate) -> _Candidate:
+        if each.line.type != EPISODE or each.cost[0] <= most:
+            return each
+        line = replace(each.line, text=excerpts.of(each.line.text, most))
+        return replace(each, line=line, cost=_measured(line)[1:])
+
+    return [shown(each) for each in candidates]
 
 
 def _packed(candidates: Sequence[_Candidate], budget: Budget, *, brevity: bool) -> tuple[Context, bool]:
@@ -180,11 +189,9 @@ def retrieve_contexts(
     wanted = min(max(top_k, 1 + most // TOKENS_PER_HIT), MAX_TOP_K)
     for result in searches(retriever, question, space, as_of=as_of, top_k=wanted, growth=2, most=MAX_TOP_K):
         order = retriever.arrange(question, result.hits, space, as_of)
-        excerpts = Excerpts(question, (hit.text for hit in result.hits if hit.type == EPISODE))
-        packed = [
-            _packed(_candidates(result.hits, snapshot, order, excerpts, budget), budget, brevity=rules.brevity)
-            for budget in within
-        ]
+        candidates = _candidates(result.hits, snapshot, order)
+        excerpts = Excerpts(question, [hit.text for hit in result.hits if hit.type == EPISODE])
+        packed = [_packed(_shortened(candidates, excerpts, budget), budget, brevity=rules.brevity) for budget in within]
         if all(is_full for _, is_full in packed):
             break
     return result, [context for context, _ in packed]

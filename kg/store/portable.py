@@ -71,9 +71,9 @@ def read(connection: Connection, given: Iterable[str]) -> int:
     """
     digest = hashlib.sha256()
     if any(connection.execute(select(table).limit(1)).first() for table in (tables.spaces, tables.tombstones)):
-        if (known := remembered.get(connection, IMPORTED)) is not None:
-            for line in given:
-                digest.update(line.encode())
+        known = remembered.get(connection, IMPORTED)
+        for line in given if known else ():
+            digest.update(line.encode())
         if known != digest.hexdigest():
             raise StoreError("the store is not empty; name a new one with --store")
         return 0

@@ -258,6 +258,7 @@ def test_the_last_texts_are_answered_from_memory_until_they_are_forgotten(tmp_pa
     assert encoder.encoded == 2
 
 
+@needs_weights
 def test_the_vector_of_a_long_text_is_the_mean_of_its_windows_and_of_length_1(tmp_path: Path) -> None:
     encoder = CachedTextEncoder(cache=tmp_path / "cache.sqlite", device="cpu")
     long = "Ann: " + "We talked about the garden and the weather. " * 40 + "The boat is called Kestrel."
@@ -270,6 +271,7 @@ def test_the_vector_of_a_long_text_is_the_mean_of_its_windows_and_of_length_1(tm
     np.testing.assert_allclose(short, encoder.encode(["Ann: yes"])[0], atol=1e-6)
 
 
+@needs_weights
 def test_what_only_the_end_of_a_long_text_says_reaches_its_vector(tmp_path: Path) -> None:
     encoder = CachedTextEncoder(cache=tmp_path / "cache.sqlite", device="cpu")
     filler = "Ann: " + "We talked about the garden and the weather. " * 60
