@@ -50,6 +50,14 @@ def is_text(text: str) -> bool:
     return not UNSTORABLE.search(text) and len(text.encode()) <= MAX_TEXT_BYTES
 
 
+def title_of(given: object) -> str | None:
+    """A title as it is stored: one line of at most as many bytes as a name may have; None if nothing is left."""
+    if not isinstance(given, str):
+        return None
+    line = " ".join("".join(sign for sign in word if sign.isprintable()) for word in given.split())
+    return line.encode(errors="ignore")[:MAX_NAME_BYTES].decode(errors="ignore").strip() or None
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """The owner of a space: a user, an agent, or both. All spaces of one owner can be searched together.

@@ -23,7 +23,7 @@ from locigraph.kg.corpora.parsing import (
 
 
 def read(path: str) -> Corpus:
-    """Read an export; each conversation's space is named by its id.
+    """Read an export; each conversation's space is named by its id, and has its title.
 
     Raises:
         CorpusFormatError: If the file has another format, or none of its conversations can be read; says where.
@@ -35,6 +35,7 @@ def read(path: str) -> Corpus:
         lambda record: record.optional_string("conversation_id") or record.string("id"),
         _utterances,
         skipped,
+        title="title",
     )
 
 

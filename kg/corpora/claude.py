@@ -23,14 +23,14 @@ _SPEAKERS = {"human": SPEAKERS["user"], "assistant": SPEAKERS["assistant"]}
 
 
 def read(path: str) -> Corpus:
-    """Read an export; each conversation's space is named by its id.
+    """Read an export; each conversation's space is named by its id, and has its title.
 
     Raises:
         CorpusFormatError: If the file has another format, or none of its conversations can be read; says where.
     """
     skipped, expected = Skipped(), "a list of conversations, as in conversations.json"
     records = listed_records(path, decode(path), expected, skipped=skipped, kind="conversations")
-    return corpus_of(records, lambda record: record.string("uuid"), _utterances, skipped)
+    return corpus_of(records, lambda record: record.string("uuid"), _utterances, skipped, title="name")
 
 
 def _utterances(conversation: Record, skipped: Skipped) -> list[Utterance]:

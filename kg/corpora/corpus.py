@@ -61,6 +61,7 @@ class Conversation:
         extractions: Recorded extractions from it.
         skipped: Number of its questions that were left out, by reason.
         unresolved: Evidence citations that could not be resolved, each with its question.
+        title: What it is called where it comes from, if its space has another name.
     """
 
     space: SpaceId
@@ -68,6 +69,7 @@ class Conversation:
     extractions: Extractions = field(default_factory=Extractions)
     skipped: Mapping[str, int] = field(default_factory=dict)
     unresolved: tuple[str, ...] = ()
+    title: str | None = None
 
 
 @dataclass(frozen=True)

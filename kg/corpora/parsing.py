@@ -21,7 +21,7 @@ from locigraph.kg.corpora.corpus import Conversation, Corpus
 from locigraph.kg.errors import CorpusFileError, CorpusFormatError
 from locigraph.kg.files import parsed_json
 from locigraph.kg.times import TIME_RANGE, in_utc, is_in_range
-from locigraph.kg.types import UNSTORABLE, SpaceId, Turn, TurnId
+from locigraph.kg.types import UNSTORABLE, SpaceId, Turn, TurnId, title_of
 
 _NOT_SPACE = re.compile(r"\S")
 
@@ -203,6 +203,8 @@ def corpus_of(
     name_of: Callable[[Record], str],
     read: Callable[[Record, Skipped], Iterable[Utterance]],
     skipped: Skipped,
+    *,
+    title: str | None = None,
 ) -> Corpus:
     """The corpus of an export; a conversation that cannot be read, or has the name of an earlier one, is left out.
 
@@ -212,6 +214,7 @@ def corpus_of(
         read: The turns of a conversation, given its record, whose errors show the name; and where it counts what it
             leaves out.
         skipped: Counts what is left out.
+        title: Field that holds the title of a conversation; None if the format has none.
 
     Raises:
         CorpusFormatError: If nothing can be read; the first error.
@@ -226,7 +229,8 @@ def corpus_of(
             for utterance in read(Record(record.data, record.path, space), skipped):
                 if unique.setdefault(utterance.turn_id, utterance) != utterance:
                     skipped.count("messages with the ID of another")
-            found[space] = Conversation(space, number_turns(space, [*unique.values()]))
+            called = None if title is None else title_of(record.data.get(title))
+            found[space] = Conversation(space, number_turns(space, [*unique.values()]), title=called)
     conversations = tuple(found.values())
     return Corpus(conversations, notes=skipped.notes(has_turns=any(each.turns for each in conversations)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -53,6 +53,23 @@ class Conversations(Database):
         query = select(table.space, table.user, table.agent).order_by(table.space)
         with self._read() as connection:
             return {SpaceId(row.space): Scope(row.user, row.agent) for row in connection.execute(query)}
+
+    def titles(self) -> dict[SpaceId, str]:
+        """The titles of all spaces that have one."""
+        table = tables.spaces.c
+        query = select(table.space, table.title).where(table.title.is_not(None)).order_by(table.space)
+        with self._read() as connection:
+            return {SpaceId(row.space): row.title for row in connection.execute(query)}
+
+    def put_titles(self, titles: Mapping[SpaceId, str]) -> None:
+        """Give spaces titles, in place of those that they have; spaces that are not stored are ignored."""
+        table = tables.spaces
+        known = self.titles()
+        due = {space: title for space, title in titles.items() if known.get(space) != title}
+        if due:
+            with self._write(*due) as connection:
+                for space, title in due.items():
+                    connection.execute(update(table).where(table.c.space == space).values(title=title))
 
     def standings(self, spaces: Sequence[SpaceId] | None = None) -> dict[SpaceId, standing_.Standing]:
         """How some spaces stand, or all (None), sorted by name; those that do not exist are left out."""

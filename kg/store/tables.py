@@ -29,6 +29,7 @@ spaces = sa.Table(
     sa.Column("agent", NAME),
     # The process that wrote the graph embeddings last: another one cannot know what it wrote.
     sa.Column("embedded_by", NAME),
+    sa.Column("title", sa.Text),  # what its conversation is called where it comes from; null if that is not known
 )
 
 settings = sa.Table(

@@ -22,6 +22,7 @@ from locigraph.consolidation.protocols import Extractor, MeteredExtractor
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.counts import Spent, counted
 from locigraph.kg.errors import LocigraphError
+from locigraph.kg.language.redaction import redacted as redacted_text
 from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.store import Store, TurnFailure
 from locigraph.kg.types import ANYBODY, Scope, SpaceId, Turn, TurnId, TurnState
@@ -56,7 +57,10 @@ def build_graph(
     """
     turns = [turn for conversation in corpus.conversations for turn in conversation.turns]
     scoped = [(conversation.space, scope) for conversation in corpus.conversations]
-    spaces = GraphWriter(store, extractor, encoder.without_adapter()).add(turns, scoped=scoped, progress=progress)
+    writer = GraphWriter(store, extractor, encoder.without_adapter())
+    spaces = writer.append(turns, scoped=scoped)
+    store.put_titles({each.space: each.title for each in corpus.conversations if each.title is not None})
+    writer.consolidate(spaces, progress=progress)
     for each in plain_and_adapted(encoder):
         embed_all(spaces, store, each, checks_vectors=True, progress=progress)
     return {space: failed for space in spaces if (failed := store.failures(space))}
@@ -226,8 +230,8 @@ def make_failed_pending(corpus: Corpus, store: Store) -> None:
 def redacted(corpus: Corpus) -> Corpus:
     """The corpus with recognised secrets replaced in all that is said and shown."""
     conversations = [
-        replace(conversation, turns=tuple(map(redacted_turn, conversation.turns)))
-        for conversation in corpus.conversations
+        replace(each, turns=tuple(map(redacted_turn, each.turns)), title=each.title and redacted_text(each.title))
+        for each in corpus.conversations
     ]
     return replace(corpus, conversations=tuple(conversations))
 

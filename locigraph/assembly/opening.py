@@ -13,7 +13,7 @@ from locigraph.assembly.defaults import SHIPPED_ADAPTER, model_and_dtype
 from locigraph.assembly.settings import DEFAULT, CorpusSettings, EncoderSettings, IndexSettings
 from locigraph.kg.corpora import Corpus, load_corpus
 from locigraph.kg.counts import counted, is_or_are
-from locigraph.kg.errors import LocigraphError, MissingStoreError, abridged
+from locigraph.kg.errors import LocigraphError, MissingStoreError, abridged, shortened
 from locigraph.kg.store import IDENTITY, Store
 from locigraph.kg.store.engine import file_of
 from locigraph.kg.store.standing import Standing
@@ -136,6 +136,27 @@ def existing_store(path: str, *, access: Literal["write", "read"] = "read") -> S
         state = "is an empty file" if file.is_file() else "does not exist"
         raise LocigraphError(f"store {path!r} {state}; run locigraph build, or name another with --store")
     return Store(path, access=access)
+
+
+def space_of(name: str | None, store: str) -> str | None:
+    """The space that a command means by a name: that of this name, or else the only one of this title.
+
+    Names come first, and a name that is neither is returned as it is, for the error of whoever looks for the space.
+
+    Raises:
+        LocigraphError: If several spaces have the title, or there is no store.
+    """
+    if name is None:
+        return None
+    with existing_store(store) as graph:
+        titles = graph.titles()
+        found = [space for space, title in titles.items() if title == name]
+        if not found or name in graph.scopes():
+            return name
+    if len(found) > 1:
+        shown = ", ".join(map(repr, found[:3])) + (", ..." if len(found) > 3 else "")
+        raise LocigraphError(f"{len(found)} spaces have the title {shortened(name)}; name one of them: {shown}")
+    return found[0]
 
 
 def partial_memory(graph: Store, standings: Mapping[SpaceId, Standing]) -> list[str]:

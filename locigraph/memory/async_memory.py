@@ -113,6 +113,7 @@ class AsyncMemory:
     flush = _awaited(Memory.flush)
     spaces = _awaited(Memory.spaces)
     scopes = _awaited(Memory.scopes)
+    titles = _awaited(Memory.titles)
     times = _awaited(Memory.times)
     recall = _awaited(Memory.recall)
     recall_each = _awaited(Memory.recall_each)

@@ -429,6 +429,11 @@ class Memory:
         with self._lock:
             return self._graph.scopes()
 
+    def titles(self) -> dict[SpaceId, str]:
+        """The titles of spaces that were built from an export that has titles, such as those of ChatGPT and Claude."""
+        with self._lock:
+            return self._graph.titles()
+
     def times(self, space: str) -> list[datetime]:
         """The distinct times at which turns of a space were spoken, earliest first; undated turns are left out."""
         name = options.one_space(space)

@@ -273,10 +273,11 @@ class Forgotten(BaseModel):
 
 
 class Spaces(BaseModel):
-    """The spaces that the caller may use, and the user and agent to which each belongs, if any were given."""
+    """The spaces that the caller may use; the user and agent to which each belongs, and its title, if there are any."""
 
     spaces: list[str]
     scopes: dict[str, Scope]
+    titles: dict[str, str]
 
 
 class Times(BaseModel):
@@ -447,7 +448,11 @@ def _forget(memory: Memory, asked: ToForget, caller: Caller) -> Forgotten:
 
 def _spaces(memory: Memory, asked: Request, caller: Caller) -> Spaces:
     found = {space: scope for space, scope in memory.scopes().items() if caller.may_use(space)}
-    return Spaces(spaces=list(found), scopes={space: scope for space, scope in found.items() if scope})
+    return Spaces(
+        spaces=list(found),
+        scopes={space: scope for space, scope in found.items() if scope},
+        titles={space: title for space, title in memory.titles().items() if space in found},
+    )
 
 
 def _times(memory: Memory, asked: OfSpace, caller: Caller) -> Times:
@@ -486,7 +491,7 @@ OPERATIONS: Table[Operation[Any]] = Table(
             ToForget, Forgotten, _forget, changes=True, erases=True,
         ),
         Operation(
-            "spaces", "List the spaces, each the memory of a conversation, with its user and agent.",
+            "spaces", "List the spaces, each the memory of a conversation, with its user, agent and title.",
             Request, Spaces, _spaces,
         ),
         Operation("times", "List the times at which turns of a space were spoken.", OfSpace, Times, _times),

@@ -160,6 +160,7 @@ _MEMORY: Mapping[str, Callable[[Any, Place], Any]] = {
     "forget_expired": lambda memory, at: memory.forget_expired(),
     "spaces": lambda memory, at: memory.spaces(user=at.name),
     "scopes": lambda memory, at: memory.scopes(),
+    "titles": lambda memory, at: memory.titles(),
     "times": lambda memory, at: memory.times(at.name),
     "recall": lambda memory, at: memory.recall(_QUESTION, user=at.name, top_k=100),
     "recall_each": lambda memory, at: memory.recall_each(
@@ -227,6 +228,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "vectors_by_key": lambda at: at.store.vectors_by_key(at.name, at.keys, at.memory._encoder.model_id),
         "turns_of_nodes": lambda at: at.store.turns_of_nodes(at.name, at.keys),
         "outbox_size": lambda at: at.store.outbox_size(at.name),
+        "put_titles": lambda at: at.store.put_titles({at.name: "a title"}),
         "revision": lambda at: at.store.revision(at.name),
         "versions": lambda at: at.store.versions([at.name]),
         "standings": lambda at: at.store.standings([at.name]),
@@ -239,7 +241,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "snapshot": lambda at: at.store.snapshot(at.name, embedding_model=at.memory._encoder.model_id),
         **dict.fromkeys(
             (
-                "close", "empty_log", "faults", "identity", "spent_by_stage", "spaces", "scopes", "last_spoken",
+                "close", "empty_log", "faults", "identity", "spent_by_stage", "spaces", "scopes", "titles", "last_spoken",
                 "misplaced", "read_outbox", "has_forgotten", "relist_outbox", "acknowledge_outbox", "changed_spaces",
                 "forgotten_count", "exported", "import_lines", "counts_of_type", "keep_word_statistics",
             )

@@ -52,7 +52,7 @@ export class LocigraphClient {
   /** Permanently erase turns, a space or all spaces of a user, with all that was derived from them. */
   forget(request: ToForget, options?: CallOptions): Promise<Forgotten>;
 
-  /** List the spaces, each the memory of a conversation, with its user and agent. */
+  /** List the spaces, each the memory of a conversation, with its user, agent and title. */
   spaces(options?: CallOptions): Promise<Spaces>;
 
   /** List the times at which turns of a space were spoken. */
@@ -271,10 +271,11 @@ export interface Scope {
   agent?: string | null;
 }
 
-/** The spaces that the caller may use, and the user and agent to which each belongs, if any were given. */
+/** The spaces that the caller may use; the user and agent to which each belongs, and its title, if there are any. */
 export interface Spaces {
   spaces: string[];
   scopes: Record<string, Scope>;
+  titles: Record<string, string>;
 }
 
 /** Times (ISO 8601, UTC), earliest first; undated turns have none. */

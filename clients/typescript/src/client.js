@@ -42,7 +42,7 @@ export class LocigraphClient {
     return this.#connection.send("POST", "/v1/forget", request, options);
   }
 
-  /** List the spaces, each the memory of a conversation, with its user and agent. */
+  /** List the spaces, each the memory of a conversation, with its user, agent and title. */
   spaces(options) {
     return this.#connection.send("GET", "/v1/spaces", undefined, options);
   }

@@ -25,7 +25,7 @@ def explain(
 
     Args:
         question: The question, in natural language.
-        space: Name of the space; locigraph spaces lists what a store holds.
+        space: Name or title of the space; locigraph spaces lists what a store holds.
         store: The graph.
         encoder: Text encoder the graph was built with.
         checkpoint: Folder of the checkpoint; ``default`` for the one that the store remembers, or the shipped one.
@@ -38,7 +38,7 @@ def explain(
     from dataclasses import asdict, replace
     from json import dumps
 
-    from locigraph.assembly import options
+    from locigraph.assembly import opening, options
     from locigraph.kg.errors import LocigraphError
     from locigraph.memory import Memory
     from locigraph.scripts.console.terminal import explanation_table
@@ -48,6 +48,7 @@ def explain(
         raise LocigraphError(f"top_k is {top_k} and influences is {influences}; expected at least 1 and at least 0")
     options.time_of(as_of)
     named = None if turns is None else names_in(turns)
+    space = opening.space_of(space, store) or space
     with Memory.open(store, encoder=encoder, checkpoint=checkpoint, access="read") as memory:
         found = memory.explain(question, space=space, top_k=top_k, as_of=as_of, turn_ids=named)
         missing = memory.notes(space)

@@ -26,7 +26,7 @@ def forget(
     whatever state the index is in. Can be interrupted and run again.
 
     Args:
-        space: Name of the space; locigraph spaces lists what a store holds. null for all spaces of the user or agent.
+        space: Name or title of the space; locigraph spaces lists what a store holds. null for all spaces of the user or agent.
         turns: IDs of turns of the space; null for all its turns, which needs --yes.
         user: Erase all spaces of this user, all or none; needs --yes.
         agent: Erase all spaces of this agent; with a user, those that belong to both.
@@ -60,6 +60,7 @@ def forget(
             "--restore works on one space, since an erased space no longer belongs to a user or agent; name it with "
             "--space"
         )
+    space = opening.space_of(space, store)
     if turns is None and not (yes or restore):
         what, cure = (scope, "--yes") if scope else (f"space {space!r}", "--yes, or name --turns")
         raise LocigraphError(f"{what}: everything would be erased permanently; to confirm, add {cure}")

@@ -16,7 +16,7 @@ def profile_person(
     """Show what is known about a person: the facts that hold now and the events, by category, with days and sources.
 
     Args:
-        space: Name of the space; null for all of the user or agent.
+        space: Name or title of the space; null for all of the user or agent.
         user: The spaces of this user together.
         agent: The spaces of this agent together.
         speaker: The person, as named in the turns; null for the one about whom most is known.
@@ -26,11 +26,14 @@ def profile_person(
     """
     from json import dumps
 
+    from locigraph.assembly.opening import space_of
     from locigraph.memory import Memory
     from locigraph.scripts.console.terminal import printable
 
     with Memory.open(store, access="read") as memory:
-        found = memory.profile(space=space, user=user, agent=agent, speaker=speaker, budget_tokens=budget_tokens)
+        found = memory.profile(
+            space=space_of(space, store), user=user, agent=agent, speaker=speaker, budget_tokens=budget_tokens
+        )
     if json:
         print(dumps(found.as_json()))
         return

@@ -52,7 +52,7 @@ def recall(
 
     Args:
         question: The question, in natural language.
-        space: Name of the space; locigraph spaces lists what a store holds. null for all of the user or agent.
+        space: Name or title of the space; locigraph spaces lists what a store holds. null for all of the user or agent.
         user: Search the spaces of this user together, as one; each memory names its space.
         agent: Search the spaces of this agent together.
         store: The graph.
@@ -87,7 +87,7 @@ def recall(
     """
     from json import dumps
 
-    from locigraph.assembly import options
+    from locigraph.assembly import opening, options
     from locigraph.assembly.language_models import clients_of
     from locigraph.assembly.queries import queries_of
     from locigraph.consolidation.ledger import Ledger
@@ -108,7 +108,7 @@ def recall(
         min_confidence=min_confidence,
     )
     asked: dict[str, Any] = {
-        "question": question, "space": space, "user": user, "agent": agent, "top_k": top_k,
+        "question": question, "space": opening.space_of(space, store), "user": user, "agent": agent, "top_k": top_k,
         "budget_tokens": budget_tokens, "budget_kinds": budget_kinds, "as_of": as_of, "strategy": strategy,
         "speaker": speaker, "fold": fold, "include_superseded": include_superseded, "filter": filter,
         "min_confidence": min_confidence,

@@ -17,7 +17,7 @@ def show(
     """Show the facts and events of a space; with ``node``, one of them with its history, source turns and edges.
 
     Args:
-        space: Name of the space; it may also come first, as in ``locigraph show harbor``. locigraph spaces lists all.
+        space: Name or title of the space; it may also come first, as in ``locigraph show harbor``. locigraph spaces lists all.
         store: The graph.
         node: ID of a node, as the list shows it.
         types: Types of the nodes to list; null for facts, events and reflections. The short names turn, fact, event and
@@ -28,7 +28,7 @@ def show(
     from json import dumps
     from sys import stderr
 
-    from locigraph.assembly.opening import existing_store, partial_memory
+    from locigraph.assembly.opening import existing_store, partial_memory, space_of
     from locigraph.assembly.options import time_of
     from locigraph.kg.registry import UnknownNameError
     from locigraph.kg.schema import NODE_TYPES
@@ -36,7 +36,7 @@ def show(
     from locigraph.scripts.console import node_lines
     from locigraph.scripts.console.terminal import printable
 
-    time, owner = time_of(as_of), SpaceId(space)
+    time, owner = time_of(as_of), SpaceId(space_of(space, store) or space)
     named = names_in(types or ()) or node_lines.LISTED
     wanted = [node_lines.IN_PROSE.get(name, name) for name in named]
     for name in wanted:

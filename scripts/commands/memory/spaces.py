@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def spaces(*, store: str = "data/graph.sqlite", json: bool = False) -> None:
-    """List the spaces of a memory: user, agent, numbers of turns, facts and events, times of the first and last turn.
+    """List the spaces of a memory: title, user, agent, numbers of turns, facts and events, times of the first and last turn.
 
     Args:
         store: The graph.
@@ -19,13 +19,14 @@ def spaces(*, store: str = "data/graph.sqlite", json: bool = False) -> None:
     from locigraph.scripts.console.terminal import printable
 
     with existing_store(store) as graph:
-        rows = list[dict[str, Any]]()
+        rows, titles = list[dict[str, Any]](), graph.titles()
         for space, scope in graph.scopes().items():
             turns, states, nodes = graph.turns(space), graph.turn_counts(space), graph.node_counts(space)
             dates = sorted(turn.spoken_at for turn in turns if turn.spoken_at is not None)
             rows.append(
                 {
                     "space": space,
+                    "title": titles.get(space),
                     "user": scope.user,
                     "agent": scope.agent,
                     "turns": len(turns),
@@ -44,7 +45,8 @@ def spaces(*, store: str = "data/graph.sqlite", json: bool = False) -> None:
         held, facts, events = (counted(row[f"{what}s"], what) for what in ("turn", "fact", "event"))
         waiting = "".join(f", {row[state]} {state}" for state in ("pending", "failed") if row[state])
         whose = "".join(f"  {field} {row[field]}" for field in ("user", "agent") if row[field])
+        title = f"  {row['title']!r}" if row["title"] else ""
         days = f"  {row['first']} to {row['last']}" if row["first"] else ""
-        print(printable(f"{row['space']}{whose}  {held}{waiting}  {facts}  {events}{days}"))
+        print(printable(f"{row['space']}{title}{whose}  {held}{waiting}  {facts}  {events}{days}"))
     if not rows:
         print("the memory is empty")

@@ -31,7 +31,12 @@ def migrated(path: Path) -> sa.Engine:
     return engine
 
 
+def undo_0013(connection: sqlite3.Connection) -> None:
+    connection.execute("ALTER TABLE spaces DROP COLUMN title")
+
+
 def undo_0012(connection: sqlite3.Connection) -> None:
+    undo_0013(connection)
     connection.execute("DROP INDEX ix_turns_space_expires_at")
     for column in ("metadata", "expires_at"):
         connection.execute(f"ALTER TABLE turns DROP COLUMN {column}")
@@ -102,7 +107,7 @@ def test_opening_twice_migrates_once(tmp_path: Path) -> None:
     path = tmp_path / "graph.sqlite"
     with Store(path), Store(path) as second:
         second.append_turns([make_turn(0, "hello")])
-    assert dump(path)["alembic_version"] == [("0012",)]
+    assert dump(path)["alembic_version"] == [("0013",)]
     with Store(path) as third:
         assert third.spaces() == [SPACE]
 
