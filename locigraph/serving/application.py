@@ -28,6 +28,7 @@ from locigraph.serving.limits import RateLimit
 from locigraph.serving.operations import OPERATIONS, Operation
 from locigraph.serving.problems import INTERNAL, Problem, invalid, problem, problem_of, told_of
 from locigraph.serving.request_queue import LANES
+from locigraph.serving.running import CHALLENGE, PROOF, proof_of
 from locigraph.serving.service import Service
 from locigraph.serving.tools import mcp_server
 from locigraph.serving.workers import METRICS_FOLDER
@@ -56,6 +57,7 @@ def application(
     requests_per_minute: int,
     max_request_bytes: int,
     folders: Collection[str] = (),
+    secret: str = "",
 ) -> Gate:
     """Makes the application that serves a memory, and closes the memory when it shuts down.
 
@@ -66,6 +68,7 @@ def application(
         requests_per_minute: Largest number for each key, and for each address without one.
         max_request_bytes: Size of the largest request.
         folders: Folders whose paths no error may show.
+        secret: By which commands on this machine know the server; see ``serving.running``. Empty if none asks for it.
     """
     served = AsyncMemory(lambda: memory, threads=LANES)
     service = Service(served, limit=RateLimit(requests_per_minute), folders=folders)
@@ -93,7 +96,9 @@ def application(
     _add_errors(app)
 
     @app.get("/health", summary="Whether the process answers")
-    async def health() -> dict[str, str]:
+    async def health(request: Request, response: Response) -> dict[str, str]:
+        if secret and (challenge := request.headers.get(CHALLENGE)):
+            response.headers[PROOF] = proof_of(secret, challenge)
         return {"status": "ok"}
 
     @app.get("/ready", summary="Whether models are loaded and the index answers, and which checkpoint is in use")

@@ -241,8 +241,8 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "snapshot": lambda at: at.store.snapshot(at.name, embedding_model=at.memory._encoder.model_id),
         **dict.fromkeys(
             (
-                "close", "empty_log", "faults", "identity", "spent_by_stage", "spaces", "scopes", "titles", "last_spoken",
-                "misplaced", "read_outbox", "has_forgotten", "relist_outbox", "acknowledge_outbox", "changed_spaces",
+                "close", "empty_log", "faults", "identity", "spent_by_stage", "spaces", "scopes", "titles",
+                "last_spoken",                "misplaced", "read_outbox", "has_forgotten", "relist_outbox", "acknowledge_outbox", "changed_spaces",
                 "forgotten_count", "exported", "import_lines", "counts_of_type", "keep_word_statistics",
             )
         ),

@@ -83,7 +83,8 @@ def test_titles_are_listed_and_those_of_a_later_export_replace_them(
     capsys.readouterr()
     spaces(store="g.sqlite")
     first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith("id-1  'The oboe is sold'  1 turn") and second.startswith("id-2  'More'  1 turn")
+    assert first.startswith("id-1  'The oboe is sold'  1 turn")
+    assert second.startswith("id-2  'More'  1 turn")
     spaces(store="g.sqlite", json=True)
     assert json.loads(capsys.readouterr().out.splitlines()[0])["title"] == "The oboe is sold"
     with Memory.open("g.sqlite", access="read", checkpoint=None) as memory:

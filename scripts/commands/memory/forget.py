@@ -26,7 +26,8 @@ def forget(
     whatever state the index is in. Can be interrupted and run again.
 
     Args:
-        space: Name or title of the space; locigraph spaces lists what a store holds. null for all spaces of the user or agent.
+        space: Name or title of the space; locigraph spaces lists what a store holds. null for all spaces of the user or
+            agent.
         turns: IDs of turns of the space; null for all its turns, which needs --yes.
         user: Erase all spaces of this user, all or none; needs --yes.
         agent: Erase all spaces of this agent; with a user, those that belong to both.

@@ -115,6 +115,7 @@ def serve(
     with _bound(host, port, has_keys=len(keyring) > 0) as listener:
         address, bound_port, *_ = listener.getsockname()
         url = f"http://{f'[{address}]' if ':' in address else address}:{bound_port}"
+        server = RunningServer(url, own_key)
         work = partial(
             _serve,
             opened=opened,
@@ -122,11 +123,12 @@ def serve(
             hosts={"localhost", "127.0.0.1", "[::1]", host, f"[{host}]"},
             requests_per_minute=-(-requests_per_minute // workers),
             max_request_bytes=max_request_bytes,
+            secret=server.secret,
             folders=_folders(store, index.uri, encoder.cache, encoder.adapter, encoder.model, checkpoint, key_file),
             greeting=f"{shown_url(store)} at {url}; explorer at {url}/explorer; stop with Ctrl-C",
         )
         if workers == 1:
-            with announced(store, RunningServer(url, own_key)):
+            with announced(store, server):
                 work(listener)
             return
         from locigraph.serving.workers import run_workers
@@ -146,6 +148,7 @@ def _serve(
     requests_per_minute: int,
     max_request_bytes: int,
     folders: Collection[str],
+    secret: str,
     greeting: str,
 ) -> None:
     """Serve the memory that ``opened`` opens on a socket, in this process, until a signal comes."""
@@ -162,7 +165,7 @@ def _serve(
     _log_to_stderr()
     app = application(
         memory, keys=keys, hosts=hosts, requests_per_minute=requests_per_minute, max_request_bytes=max_request_bytes,
-        folders=folders,
+        folders=folders, secret=secret,
     )  # fmt: skip
     # When it is done, uvicorn raises the signal that stopped it again, which must not end in an error.
     before = {each: signal.signal(each, lambda *_: None) for each in (signal.SIGTERM, signal.SIGINT)}

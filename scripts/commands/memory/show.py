@@ -17,7 +17,8 @@ def show(
     """Show the facts and events of a space; with ``node``, one of them with its history, source turns and edges.
 
     Args:
-        space: Name or title of the space; it may also come first, as in ``locigraph show harbor``. locigraph spaces lists all.
+        space: Name or title of the space, which locigraph spaces lists; it may also come first, as in ``locigraph show
+            harbor``.
         store: The graph.
         node: ID of a node, as the list shows it.
         types: Types of the nodes to list; null for facts, events and reflections. The short names turn, fact, event and

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def spaces(*, store: str = "data/graph.sqlite", json: bool = False) -> None:
-    """List the spaces of a memory: title, user, agent, numbers of turns, facts and events, times of the first and last turn.
+    """List the spaces of a memory: title, user, agent, numbers of turns, facts and events, first and last day.
 
     Args:
         store: The graph.

@@ -31,13 +31,16 @@ NO_KEYS = Keyring()
 
 
 @contextmanager
-def serving(place: Path, *, keys: Keyring = NO_KEYS, is_loaded: bool = True, **limits: int) -> Iterator[httpx.Client]:
+def serving(
+    place: Path, *, keys: Keyring = NO_KEYS, is_loaded: bool = True, secret: str = "", **limits: int
+) -> Iterator[httpx.Client]:
     """A client of a server in this process that has the memory of a folder.
 
     Args:
         place: The folder.
         keys: Who may ask.
         is_loaded: Whether to wait until models and checkpoint are loaded.
+        secret: As ``application`` takes it.
         limits: Of requests, as ``application`` takes them.
     """
     memory = Memory.open(place / "memory.sqlite", checkpoint=str(place / "checkpoint"))
@@ -49,6 +52,7 @@ def serving(place: Path, *, keys: Keyring = NO_KEYS, is_loaded: bool = True, **l
         requests_per_minute=given["requests_per_minute"],
         max_request_bytes=given["max_request_bytes"],
         folders=[str(place)],
+        secret=secret,
     )
     with _bound("127.0.0.1", 0, has_keys=False) as listener:
         listener.listen()  # from now on clients wait for the server instead of being refused

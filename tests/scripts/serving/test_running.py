@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import ClassVar
 
 import pytest
 
 from locigraph.kg.errors import LocigraphError
 from locigraph.serving.keys import Caller, Keyring
-from locigraph.serving.running import RunningServer, announced, running_server
+from locigraph.serving.running import CHALLENGE, PROOF, RunningServer, announced, proof_of, running_server
 from tests.scripts.serving.servers import process, serving
 from tests.test_cli import assert_one_line_and_code_2, run
 
 
 def test_while_a_server_runs_a_file_that_only_its_owner_reads_says_where(tmp_path: Path) -> None:
     store = str(tmp_path / "graph.sqlite")
-    with announced(store, RunningServer("http://127.0.0.1:9", "a key of letters")):
+    server = RunningServer("http://127.0.0.1:9", "a key of letters")
+    with announced(store, server):
         file = tmp_path / "graph.sqlite.server"
         assert file.stat().st_mode & 0o077 == 0
-        assert running_server(store) == RunningServer("http://127.0.0.1:9", "a key of letters")
+        assert running_server(store) == server
         file.chmod(0o644)
         assert running_server(store) is None
         file.chmod(0o600)
@@ -28,7 +33,7 @@ def test_while_a_server_runs_a_file_that_only_its_owner_reads_says_where(tmp_pat
     assert not file.exists()
 
 
-@pytest.mark.parametrize("said", ["", "[]", '{"url": "http://127.0.0.1:9"}', "\xff"])
+@pytest.mark.parametrize("said", ["", "[]", '{"url": "http://127.0.0.1:9", "key": null}', "\xff"])
 def test_a_file_that_says_nothing_names_no_server(said: str, tmp_path: Path) -> None:
     file = tmp_path / "graph.sqlite.server"
     file.touch(0o600)
@@ -45,14 +50,60 @@ def test_a_store_on_a_server_is_announced_nowhere(tmp_path: Path, monkeypatch: p
 def test_a_server_that_has_gone_gives_no_answer_and_one_that_refuses_its_reason(place: Path) -> None:
     assert RunningServer("http://127.0.0.1:9").ask("recall", {}) is None
     keys = Keyring({"k" * 20: Caller("agent", ("ana",))}).with_owner("o" * 20)
-    with serving(place, keys=keys) as client:
+    with serving(place, keys=keys, secret="known") as client:
         url = str(client.base_url).rstrip("/")
         question = {"question": "boat?", "space": "nobody"}
-        assert RunningServer(url, "another key of letters").ask("recall", question) is None
         with pytest.raises(LocigraphError, match="space 'nobody' is not in the store"):
-            RunningServer(url, "o" * 20).ask("recall", question)
+            RunningServer(url, "o" * 20, "known").ask("recall", question)
         with pytest.raises(LocigraphError, match="may not use space"):
-            RunningServer(url, "k" * 20).ask("recall", question)
+            RunningServer(url, "k" * 20, "known").ask("recall", question)
+
+
+class Listener(BaseHTTPRequestHandler):
+    """Another program, which notes what it is sent."""
+
+    heard: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.heard.append(f"{self.path} {dict(self.headers)}")
+        self.send_response(404)
+        self.end_headers()
+        self.wfile.write(b'{"detail": "Not Found"}')
+
+    do_POST = do_GET  # noqa: N815
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def listener() -> Iterator[str]:
+    Listener.heard.clear()
+    server = HTTPServer(("127.0.0.1", 0), Listener)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_another_program_that_has_the_port_since_is_told_nothing(listener: str, place: Path) -> None:
+    assert RunningServer(listener, "key of the owner").ask("recall", {"question": "private?"}) is None
+    assert len(Listener.heard) == 1
+    assert "/health" in Listener.heard[0]
+    assert "key of the owner" not in Listener.heard[0]
+    with serving(place, secret="of this server") as client:
+        url = str(client.base_url).rstrip("/")
+        assert RunningServer(url, secret="of the one before").ask("spaces", {}) is None
+        assert client.get("/health", headers={CHALLENGE: "x"}).headers[PROOF] == proof_of("of this server", "x")
+        assert PROOF not in client.get("/health").headers
+
+
+def test_a_proxy_of_the_environment_hears_nothing(listener: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", listener)
+    assert RunningServer("http://127.0.0.1:9", "key of the owner").ask("recall", {"question": "private?"}) is None
+    assert Listener.heard == []
 
 
 def test_recall_asks_the_server_of_its_store(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,7 +116,10 @@ def test_recall_asks_the_server_of_its_store(place: Path, capsys: pytest.Capture
             "text": "I sold the blue boat to Tom.",
             "turn_id": "t1",
         }
-        assert RunningServer(url).ask("add", turn) is not None
+        known = running_server(store)
+        assert known is not None
+        assert known.url == url
+        assert known.ask("add", turn) is not None
         words = ("recall", "Who bought the boat?", "--space", "ana", "--store", store)
         code, shown, error = run(capsys, *words)
         assert (code, error) == (0, "")
