@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 #: of text encoders, and keeps vectors by ID.
 TURN_BEFORE = "+turn-before"
 _WORDS_BEFORE = 40
+_MOST_BEFORE = 2 * _WORDS_BEFORE  # with a name of many words
 _REPLY = "\n(in reply to "
 
 #: Part of the ID of a text encoder that reads long texts in windows; earlier ones cut them.
@@ -78,8 +79,8 @@ def windows(text: str) -> list[str]:
         At least one part; a text of up to about 100 tokens is its own.
     """
     body, reply, before = text.rpartition(_REPLY)
-    if not reply:
-        body, before = text, ""
+    if not before.endswith(")") or len(before.split()) > _MOST_BEFORE:  # words of the turn itself
+        body, reply, before = text, "", ""
     found = _SPEAKER.match(body)
     speaker = found[0] if found else ""
     pieces = [each.start() for each in _PIECE.finditer(body, len(speaker))]

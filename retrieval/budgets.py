@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -28,6 +29,12 @@ def count_tokens(text: str) -> int:
     It needs no model's vocabulary, so that budgets mean the same everywhere.
     """
     return len(_TOKEN.findall(text))
+
+
+def parts_of_tokens(text: str, tokens: int) -> list[str]:
+    """A text in parts of so many tokens; the last may have fewer."""
+    ends = [match.end() for match in _TOKEN.finditer(text)][tokens - 1 : -1 : tokens]
+    return [text[start:end] for start, end in pairwise([0, *ends, len(text)])]
 
 
 @dataclass(frozen=True, slots=True)

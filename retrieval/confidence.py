@@ -23,7 +23,7 @@ from functools import lru_cache
 
 from locigraph.kg.language.calendar_names import MONTHS, WEEKDAYS
 from locigraph.kg.language.mentions import capitalised, name_words
-from locigraph.kg.language.terms import stem, terms
+from locigraph.kg.language.terms import stem
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever
 from locigraph.retrieval.wrapping import WrappingRetriever
@@ -93,7 +93,7 @@ def features_of(question: str, hits: Sequence[Hit], speakers: Mapping[NodeId, fr
     wanted = [stem(name) for name in names if name not in everybody]
     missing = 0.0
     if wanted:
-        found = {term for hit in read[:_NAMED_IN] for term in terms(hit.text)}
+        found = {stem(word) for hit in read[:_NAMED_IN] for word in name_words(hit.text)}
         missing = sum(name not in found for name in wanted) / len(wanted)
     return Features(
         log_score=math.log(max(_LEAST_SCORE, best)),
@@ -121,8 +121,8 @@ class ConfidentRetriever(WrappingRetriever):
     """v2 with the probability of each hit that it is evidence, and that there is an answer; one for each question.
 
     Args:
-        retriever: v2.
-        speakers_of: Reads whose words hits contain.
+        retriever: v2. What it adds to the scores of looked-up words tells nothing of whether there is an answer.
+        speakers_of: Reads whose words hits contain, of those that may be shown.
 
     Attributes:
         confidence: The probability that the space holds an answer: 0 if nothing was found. None before the question.
@@ -139,16 +139,19 @@ class ConfidentRetriever(WrappingRetriever):
     ) -> Result:
         """See ``Retriever``; the hits have their ``confidence``."""
         found = self._retriever.retrieve(query, space, as_of=as_of, top_k=max(top_k, READ))
+        scores = [hit.score - hit.signals.get("looked_up", 0.0) for hit in found.hits]
         if self.confidence is None:  # a search for more hits of the same question tells nothing new
-            ids = [hit.node_id for hit in found.hits[:READ]]
-            features = features_of(query, found.hits[:READ], self._speakers_of(space, ids))
+            judged = [replace(hit, score=score) for hit, score in zip(found.hits, scores, strict=True)]
+            judged = sorted(judged, key=lambda hit: -hit.score)[:READ]
+            features = features_of(query, judged, self._speakers_of(space, [hit.node_id for hit in judged]))
             self._odds = None if features is None else log_odds(features)
             self.confidence = 0.0 if self._odds is None else probability(self._odds)
         if self._odds is None or not found.hits:
             return replace(found, hits=found.hits[:top_k])
-        best = found.hits[0].score
+        best = max(scores)
         hits = [
-            replace(hit, confidence=self._of_hit(rank, best - hit.score)) for rank, hit in enumerate(found.hits[:top_k])
+            replace(hit, confidence=self._of_hit(rank, best - score))
+            for rank, (hit, score) in enumerate(zip(found.hits[:top_k], scores, strict=False))
         ]
         return replace(found, hits=tuple(hits))
 

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from functools import cache, lru_cache
+from functools import cache
 from itertools import pairwise
 from typing import Protocol
 
@@ -18,6 +18,7 @@ from locigraph.kg.types import NodeId, Said, SpaceId
 from locigraph.retrieval.conditions import Condition
 from locigraph.retrieval.hits import searches
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, MOST_FOUND, Hit, Result, Retriever, Timing
+from locigraph.retrieval.text_caches import cached
 from locigraph.retrieval.wrapping import WrappingRetriever
 
 
@@ -47,7 +48,6 @@ OriginsOfNodes = Callable[[SpaceId, Sequence[NodeId]], Mapping[NodeId, Known]]
 DEFAULT_FOLD = 0.9
 _GROWTH = 4
 _MOST_COMPARED = 100
-_MOST_KEPT = 5_000  # characters of a text whose pairs of words are kept for the next comparison
 _Pair = tuple[str, str]
 #: The words of a text in lower case, and those among them that are a number, a name, a date or a negation.
 _Telling = tuple[tuple[str, ...], frozenset[str]]
@@ -227,17 +227,8 @@ def _composed(names: Iterable[str]) -> frozenset[str]:
     return frozenset(normalised("NFC", name) for name in names)
 
 
+@cached(1_000)  # the same texts are found again and again
 def _pairs(text: str) -> frozenset[_Pair]:
-    return _kept_pairs(text) if len(text) <= _MOST_KEPT else _kept_pairs.__wrapped__(text)
-
-
-def forget_compared_texts() -> None:
-    """Keep nothing of the texts that were compared, since one of them is forgotten."""
-    _kept_pairs.cache_clear()
-
-
-@lru_cache(1_000)  # the same texts are found again and again
-def _kept_pairs(text: str) -> frozenset[_Pair]:
     bounded = ["", *telling_signs(text), ""]
     return frozenset(pairwise(bounded))
 

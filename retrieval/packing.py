@@ -15,13 +15,15 @@ from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.times import day_in_words, moment
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.budgets import TOKENS_PER_HIT, UNLIMITED, Budget, RemainingBudget, count_tokens
-from locigraph.retrieval.excerpts import Excerpts
+from locigraph.retrieval.excerpts import GAP, Excerpts
 from locigraph.retrieval.hits import searches
 from locigraph.retrieval.protocols import MAX_TOP_K, Hit, Result, Retriever
+from locigraph.retrieval.text_caches import cached
 
 #: A turn that takes more of the tokens of a context than this share of them is shown by an excerpt, of at least so many
 #: tokens. On long talk an eighth holds most of the words of the answers (docs/experiments/history.md, 2026-11-28).
 _SHARE_OF_TURN, _LEAST_OF_TURN = 8, 60
+_LEAST_OF_EXCERPT = 10  # less of a turn says nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +127,12 @@ def _shortened(candidates: Sequence[_Candidate], excerpts: Excerpts, budget: Bud
     most = max(budget.tokens // _SHARE_OF_TURN, _LEAST_OF_TURN)
 
     def shown(each: _Candidate) -> _Candidate:
-        if each.line.type != EPISODE or each.cost[0] <= most:
+        # Beside the words there are the speaker, the date, the ID, and the gaps of the excerpt.
+        words = count_tokens(each.line.text.partition(": ")[2])
+        room = min(most, budget.tokens - (each.cost[0] - words) - count_tokens(f"{GAP} {GAP}"))
+        if each.line.type != EPISODE or each.cost[0] <= most or room < _LEAST_OF_EXCERPT:
             return each
-        line = replace(each.line, text=excerpts.of(each.line.text, most))
+        line = replace(each.line, text=excerpts.of(each.line.text, room))
         return replace(each, line=line, cost=_measured(line)[1:])
 
     return [shown(each) for each in candidates]
@@ -205,7 +210,7 @@ class _Measured(NamedTuple):
     words: int
 
 
-@lru_cache(maxsize=2**17)  # an evaluation packs the same memories for every strategy
+@cached(2**17)  # an evaluation packs the same memories for every strategy
 def _measured(line: ContextLine | Omission) -> _Measured:
     text = str(line)
     return _Measured(text, count_tokens(text), len(text.split()))

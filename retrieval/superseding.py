@@ -74,8 +74,8 @@ def _marked(hit: Hit, by: Sequence[Replacement]) -> Hit:
 def current_first(hits: Sequence[Hit], replaced: Mapping[NodeId, Sequence[Replacement]]) -> list[Hit]:
     """Hits in their order, but each that was replaced right after the last hit that has replaced it, if there is one.
 
-    Of a new fact and the turn that says it, the one of the same type is preferred. A hit that moves takes the score of
-    the place that it takes.
+    Of a new fact and the turn that says it, the one of the same type is preferred. A hit that moves takes score and
+    confidence of the place that it takes.
 
     Args:
         hits: Hits, best first.
@@ -92,7 +92,7 @@ def current_first(hits: Sequence[Hit], replaced: Mapping[NodeId, Sequence[Replac
             newer = _replacement(newer, replaced, hit_of)
         ranked.update(reversed(chain.items()))
     return [
-        hit if hit is first else replace(hit, score=first.score)
+        hit if hit is first else replace(hit, score=first.score, confidence=first.confidence)
         for hit, first in zip(ranked.values(), hits, strict=True)
     ]
 

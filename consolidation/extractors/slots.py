@@ -91,6 +91,15 @@ _TIME = re.compile(
     rf"|(?:[\w:.]{{1,20}} ){{0,5}}(?:{'|'.join([*MONTHS, *WEEKDAYS])})\b",
     re.IGNORECASE,
 )
+_DAY = re.compile(
+    rf"\d{{1,4}}(?:st|nd|rd|th)\b|\d[/-]\d|\d\.\d{{1,2}}\.|\b(?:{'|'.join([*MONTHS, *WEEKDAYS])})\b", re.IGNORECASE
+)
+# What a number counts, other than money: the same thing has an age, a weight and a distance.
+_UNIT = re.compile(
+    r" ?(?P<name>%|°|percent|degrees?|kg|kilos?|kilograms?|grams?|g|lbs?|km|kilomet(?:re|er)s?|miles?|m|met(?:re|er)s?"
+    r"|cm|feet|foot|inch(?:es)?|lit(?:re|er)s?|years?|months?|weeks?|days?|hours?|minutes?|people|pages?|rooms?)(?!\w)",
+    re.IGNORECASE,
+)
 # Words in the clause of a statement that say that something is not as it was before.
 _CHANGED = re.compile(
     r"\b(?:now|nowadays|these days|from now on|as of|no longer|instead|in the end|after all|actually|changed|moved"
@@ -209,7 +218,8 @@ def _stated_attribute(sentence: str, speaker: str) -> Slot | None:
             is_change = bool(
                 groups.get("fresh") or name == "given" or _CHANGED.search(clause) or _UNLIKE.search(clause)
             )
-            return Slot(f"{speaker}:{_aspect(name, groups.get('how'), value)}{what}", value, is_change)
+            aspect = _aspect(name, groups.get("how"), value)
+            return Slot(f"{speaker}:{aspect}{_kind(aspect, value, after)}{what}", value, is_change)
     return None
 
 
@@ -224,6 +234,24 @@ def _aspect(name: str, how: str | None, value: str) -> str:
     if name == "start" or (how in ("on", "at", None) and _TIME.match(value) and (how or not value.isdigit())):
         return "start"
     return "amount" if value.lstrip("€$£ ")[:1].isdigit() else f"name {how or ''}".strip()
+
+
+def _kind(aspect: str, value: str, after: str) -> str:
+    """What kind of value it is, since a time is not replaced by a place, nor an age by a weight; empty if plain.
+
+    Args:
+        aspect: What the statement tells of a thing.
+        value: The value, in lower case.
+        after: What follows it in the sentence.
+    """
+    if aspect == "amount":
+        unit = _UNIT.match(after)
+        return f" {stem(unit['name'].lower())}" if unit else ""
+    if aspect not in ("start", "end", "arrival"):
+        return ""
+    if _DAY.search(value):
+        return " day"
+    return " time" if value[:1].isdigit() else " place"
 
 
 def corrected_value(sentence: str) -> tuple[str, str] | None:

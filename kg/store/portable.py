@@ -27,6 +27,7 @@ from locigraph.kg.types import SpaceId
 
 _HEADER = {"format": "locigraph", "version": 1}
 _AT_ONCE = 1_000
+_OF_TURN = json.dumps({"table": tables.turns.name})[:-1]  # how the line of a turn begins
 # Every row refers to rows of earlier tables only.
 _TABLES = (
     tables.settings, tables.node_types, tables.relation_labels, tables.spaces, tables.turns, tables.coined_labels,
@@ -71,11 +72,17 @@ def read(connection: Connection, given: Iterable[str]) -> int:
     """
     digest = hashlib.sha256()
     if any(connection.execute(select(table).limit(1)).first() for table in (tables.spaces, tables.tombstones)):
-        known = remembered.get(connection, IMPORTED)
+        known, turns = remembered.get(connection, IMPORTED), 0
         for line in given if known else ():
             digest.update(line.encode())
+            turns += line.startswith(_OF_TURN)
         if known != digest.hexdigest():
             raise StoreError("the store is not empty; name a new one with --store")
+        if (connection.scalar(select(func.count()).select_from(tables.turns)) or 0) < turns:
+            raise StoreError(
+                "the store was made of this file, and some of its turns were forgotten since; name a new one with "
+                "--store"
+            )
         return 0
     by_name = {table.name: table for table in _TABLES}
     waiting: list[dict[str, Any]] = []

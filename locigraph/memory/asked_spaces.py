@@ -13,13 +13,14 @@ from locigraph.kg.errors import LocigraphError, UnknownScopeError, UnknownSpaceE
 from locigraph.kg.joint import parted, read_by_space
 from locigraph.kg.language.tokens import normalised
 from locigraph.kg.name_list import names_in
-from locigraph.kg.schema import dated_types
+from locigraph.kg.schema import EPISODE, dated_types
 from locigraph.kg.store import Store
 from locigraph.kg.store.standing import Standing
 from locigraph.kg.types import NodeId, Scope, SpaceId, TurnId
 from locigraph.memory.known_nodes import KnownNode, KnownNodes
+from locigraph.retrieval.conditions import Condition
 from locigraph.retrieval.confidence import SpeakersOf
-from locigraph.retrieval.hit_filters import is_kept
+from locigraph.retrieval.hit_filters import admitted
 from locigraph.retrieval.protocols import Hit
 
 
@@ -120,14 +121,20 @@ class AskedSpaces:
         known = self._nodes(ids)
         return {node: known[node] for node in ids if known[node].speakers}
 
-    def speakers_by(self, now: datetime | None) -> SpeakersOf:
-        """A function that reads whose words nodes contain, without nodes that have expired until a time."""
+    def speakers_of_shown(
+        self, *, speakers: Sequence[str] | None, condition: Condition | None, now: datetime | None
+    ) -> SpeakersOf:
+        """A function that reads whose words turns contain, of those that an answer may show (``FilteredRetriever``)."""
+        named = None if speakers is None else {normalised("NFC", name) for name in speakers}
+
+        def is_shown(each: KnownNode) -> bool:
+            if named is not None and not named.issuperset(normalised("NFC", name) for name in each.speakers):
+                return False
+            return all(admitted(said, EPISODE, condition=condition, now=now) for said in each.said)
 
         def read(space: SpaceId, ids: Sequence[NodeId]) -> Mapping[NodeId, frozenset[str]]:
             known = self.origins_of(space, ids)
-            return {
-                node: each.speakers for node, each in known.items() if all(is_kept(said, now) for said in each.said)
-            }
+            return {node: each.speakers for node, each in known.items() if is_shown(each)}
 
         return read
 

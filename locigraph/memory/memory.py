@@ -605,10 +605,11 @@ class Memory:
         speakers = asked.speakers(asking.speaker)
         several = with_queries(found_by, asking.queries, lambda _: self._last_day(asked.spaces))
         now = datetime.now(UTC) if asked.have_expiring else None
-        judging = ConfidentRetriever(several, asked.speakers_by(now)) if strategy == "v2" else None
+        condition = asking.condition
+        shown = asked.speakers_of_shown(speakers=speakers, condition=condition, now=now)
+        judging = ConfidentRetriever(several, shown) if strategy == "v2" else None
         if asking.min_confidence is not None and judging is None:
             raise LocigraphError(f"min_confidence needs v2, but {strategy} answers; {'; '.join(notes)}")
-        condition = asking.condition
         viewed = FilteredRetriever(
             judging or several, asked.origins_of, speakers=speakers, condition=condition, now=now, fold=asking.fold
         )
@@ -650,7 +651,8 @@ class Memory:
             unlikely = (
                 f"nothing here answers this with a confidence of {asking.min_confidence:g}: it is {confidence:.2f}"
             )
-            return Recalled((), strategy, found.timing, (*said, unlikely), confidence=confidence)
+            nothing = None if context is None else replace(context, lines=())
+            return Recalled((), strategy, found.timing, (*said, unlikely), nothing, confidence)
         return Recalled(asked.shown(hits, asking.time), strategy, found.timing, said, context, confidence)
 
     def profile(

@@ -21,8 +21,8 @@ from locigraph.memory.asked_spaces import AskedSpaces
 from locigraph.memory.known_nodes import KnownNode, KnownNodes
 from locigraph.memory.known_turns import KnownTurns
 from locigraph.retrieval.errors import IndexMismatchError
-from locigraph.retrieval.hit_filters import forget_compared_texts
 from locigraph.retrieval.protocols import GraphVectors, Retriever
+from locigraph.retrieval.text_caches import forget_texts
 
 if TYPE_CHECKING:
     from locigraph.assembly.graphs import GraphWriter
@@ -132,7 +132,7 @@ class Parts:
         self._known.drop(spaces)
         self._turns.drop(spaces)
         self._questions = None  # a question may quote what is forgotten
-        forget_compared_texts()
+        forget_texts()
         if self._embeddings is not None:
             self._embeddings.drop(spaces)
         if self._writer is not None:

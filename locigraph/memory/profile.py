@@ -130,7 +130,7 @@ def _within(speaker: str, newest: Sequence[Statement], budget_tokens: int) -> Pr
     for each in newest:
         cost = count_tokens(str(each)) + (0 if each.category in headings else count_tokens(each.category))
         if used + cost > budget_tokens:
-            break
+            continue
         used += cost
         headings.add(each.category)
         kept.append(each)

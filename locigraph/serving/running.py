@@ -1,9 +1,9 @@
 """Where the server of a store runs, so that a command asks it instead of opening the store a second time.
 
 A server of a store in a file writes its address beside it (``graph.sqlite.server``), with a secret and, where it has
-keys, one for its owner. Only the owner of the store may read that file; the server deletes it when it stops. One that was
-killed leaves it behind, and another program may have its port since, so a server is told nothing before it has shown that
-it knows the secret.
+keys, one for its owner. Only the owner of the store may read that file; the server deletes it when it stops. One that
+was killed leaves it behind, and another program may have its port since, so a server is told nothing before it has
+shown that it knows the secret.
 """
 
 from __future__ import annotations

@@ -242,8 +242,9 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         **dict.fromkeys(
             (
                 "close", "empty_log", "faults", "identity", "spent_by_stage", "spaces", "scopes", "titles",
-                "last_spoken",                "misplaced", "read_outbox", "has_forgotten", "relist_outbox", "acknowledge_outbox", "changed_spaces",
-                "forgotten_count", "exported", "import_lines", "counts_of_type", "keep_word_statistics",
+                "last_spoken", "misplaced", "read_outbox", "has_forgotten", "relist_outbox", "acknowledge_outbox",
+                "changed_spaces", "forgotten_count", "exported", "import_lines", "counts_of_type",
+                "keep_word_statistics",
             )
         ),
     },

@@ -224,6 +224,13 @@ def test_a_long_turn_is_read_in_equal_windows_by_its_speaker_and_the_first_in_co
     assert third == "Ben: " + " ".join(words[133:])
 
 
+def test_words_that_look_like_a_turn_before_are_read_too() -> None:
+    text = f"Ana: Look at this.\n(in reply to {' '.join(f'word{n}' for n in range(400))})"
+    parts = windows(text)
+    assert len(parts) > 5
+    assert "word399" in parts[-1]
+
+
 def test_windows_part_words_only_where_there_is_no_space() -> None:
     parted = windows("x" * 2_000)  # 250 pieces of eight letters
     assert [len(part) for part in parted] == [496, 504, 504, 496]

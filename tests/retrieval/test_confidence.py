@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from statistics import pstdev
 
@@ -76,6 +77,24 @@ def test_names_that_the_best_texts_do_not_have_are_missing() -> None:
         features = features_of(question, found, speakers_of(found))
         assert features is not None
         assert features.missing == missing, question
+
+
+def test_a_name_is_found_with_and_without_its_accents_in_any_script() -> None:
+    found = hits(("Ann: I met José, Zoe and Иван at the station.", 1.0), ("Ben: The boats are red.", 0.5))
+    for question in ("Where did we meet José?", "Where did we meet Jose?", "Where is Zoë now?", "Where is Иван now?"):
+        features = features_of(question, found, speakers_of(found))
+        assert features is not None
+        assert features.missing == 0.0, question
+
+
+def test_what_looked_up_words_add_to_a_score_does_not_change_the_confidence() -> None:
+    plain = hits(("Ann: a kestrel", 0.8), *((f"Ann: {n}", 0.7 - n / 100) for n in range(20)))
+    raised = [*plain[1:5], replace(plain[0], score=2.8, signals={"looked_up": 2.0}), *plain[5:]]
+    raised.sort(key=lambda hit: -hit.score)
+    first, second = judging(plain), judging(raised)
+    shown = first.retrieve("kestrel", SPACE).hits, second.retrieve("kestrel", SPACE).hits
+    assert first.confidence == pytest.approx(second.confidence)
+    assert shown[0][0].confidence == pytest.approx(shown[1][0].confidence)
 
 
 def test_nothing_found_is_no_answer() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,7 +43,7 @@ def test_a_list_without_full_stops_is_divided_at_words() -> None:
     assert count_tokens(shown) <= 45 + count_tokens("Ana: ......")
 
 
-@given(st.text(max_size=600), st.text(max_size=80), st.integers(0, 200))
+@given(st.text(max_size=600), st.text(max_size=80), st.integers(1, 200))
 def test_no_excerpt_is_longer_than_asked_for_and_each_is_part_of_the_text(
     words: str, question: str, tokens: int
 ) -> None:
@@ -53,5 +54,25 @@ def test_no_excerpt_is_longer_than_asked_for_and_each_is_part_of_the_text(
         parts = [part for part in rest.split() if part != "..."]
         assert speaker == "Ana"
         assert count_tokens(" ".join(parts)) <= tokens
-        left = iter(words.split())
-        assert all(part in left for part in parts)
+        whole = " ".join(words.split())
+        assert all(part in whole for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("words", "question", "sought"),
+    [
+        ("我们去年夏天去了北京,参观了故宫。" * 20 + "长城很长。" + "我们吃了烤鸭。" * 20, "长城在哪里", "长城很长。"),
+        ("ฉันชอบกินข้าวผัดมาก" * 60, "ข้าวผัด", "ข้าวผัด"),
+        ("🎉" * 300, "party?", "🎉🎉🎉"),
+        ("https://example.org/" + "a1" * 300, "Where is example?", "https://example.org/"),
+    ],
+)
+def test_a_text_without_blanks_is_divided_too(words: str, question: str, sought: str) -> None:
+    shown = excerpt(question, f"Ana: {words}", 60)
+    assert sought in shown
+    assert count_tokens(shown) <= 60 + count_tokens("Ana: ......")
+
+
+def test_if_no_sentence_fits_the_beginning_of_the_best_is_shown() -> None:
+    text = "Ana: The weather was fine all day long. The deposit for the boat was ninety pounds in the end."
+    assert excerpt("How much was the deposit?", text, 5) == "Ana: ... The deposit for the ..."

@@ -36,7 +36,14 @@ class Listed(Retriever):
 
     def __init__(self, names: Sequence[str], kinds: dict[str, str]) -> None:
         self.hits = tuple(
-            Hit(NodeId(name), kinds.get(name, "episode"), name, (TurnId(name),), 1.0 - place / 100)
+            Hit(
+                NodeId(name),
+                kinds.get(name, "episode"),
+                name,
+                (TurnId(name),),
+                1.0 - place / 100,
+                confidence=(9 - place) / 10,
+            )
             for place, name in enumerate(names)
         )
 
@@ -69,6 +76,7 @@ def test_a_replacement_takes_the_place_and_the_score_of_what_it_replaced() -> No
     hits = asked("abcd", {"a": [by("c")]})
     assert [hit.node_id for hit in hits] == ["c", "a", "b", "d"]
     assert [hit.score for hit in hits] == [1.0, 0.99, 0.98, 0.97]
+    assert [hit.confidence for hit in hits] == [0.9, 0.8, 0.7, 0.6]
     assert [(hit.superseded_by, hit.until) for hit in hits[:2]] == [((), None), (("c",), date(2024, 5, 1))]
 
 

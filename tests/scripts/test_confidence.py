@@ -38,13 +38,28 @@ def test_below_the_limit_nothing_is_found_and_a_note_says_why(memory: Memory) ->
     kept = memory.recall("What did Ana sell?", **asked, min_confidence=likely.confidence - 0.01)
     assert (kept.hits, str(kept.context)) == (likely.hits, str(likely.context))
     empty = memory.recall("What did Ana sell?", **asked, min_confidence=1.0)
-    assert (empty.hits, empty.context, empty.confidence) == ((), None, likely.confidence)
+    assert (empty.hits, str(empty.context), empty.confidence) == ((), "", likely.confidence)
+    assert empty.context is not None
+    assert empty.context.tokens == 0
     assert any("nothing here answers this with a confidence of 1" in note for note in empty.notes)
 
 
 def test_spaces_of_a_user_are_judged_together(memory: Memory) -> None:
     memory.add(space="bea", session="s1", speaker="Bea", text="I bought a canoe.", user="ann")
     assert memory.recall("Who bought the canoe?", user="ann").confidence is not None
+
+
+def test_an_answer_that_may_not_be_shown_makes_no_confidence(memory: Memory) -> None:
+    bea = {"space": "ana", "session": "s1", "speaker": "Bea"}
+    memory.add_many(bea | {"text": f"My sister keeps {n} bees.", "metadata": {"n": n}} for n in range(3))
+    asked = "What thing did Ana sell to Tom?"
+    anybody = memory.recall(asked, space="ana").confidence
+    for options in ({"speaker": "Bea"}, {"filter": {"$speaker": "Bea"}}, {"filter": {"n": {"$gt": 0}}}):
+        for space in ("ana", ["ana"]):
+            only = memory.recall(asked, space=space, **options).confidence
+            assert only is not None
+            assert anybody is not None
+            assert only < anybody
 
 
 @pytest.mark.parametrize(

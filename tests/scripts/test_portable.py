@@ -147,6 +147,11 @@ def test_an_import_that_ends_while_vectors_are_made_goes_on_when_it_is_run_again
     with Store(second) as store:
         model = FakeCachedEncoder("fake", cache=tmp_path / "cache.sqlite").model_id
         assert not any(store.unembedded(space, model) for space in store.spaces())
+    with Store(second) as store:
+        space = store.spaces()[0]
+        store.forget(space, [store.turns(space)[0].turn_id])
+    with pytest.raises(LocigraphError, match="some of its turns were forgotten since"):
+        import_memory(file, store=str(second))
     changed = tmp_path / "other.jsonl"
     changed.write_text(Path(file).read_text().replace("Boston", "London"))
     with pytest.raises(LocigraphError, match="the store is not empty"):

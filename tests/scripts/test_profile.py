@@ -83,6 +83,15 @@ def test_a_profile_keeps_to_its_budget_and_says_how_much_did_not_fit(place: Path
         assert part.left_out == 0
 
 
+def test_a_statement_that_does_not_fit_leaves_room_for_older_ones(place: Path) -> None:
+    with remembered(place) as memory:
+        long = "I paint " + ", ".join(f"boats of kind {n}" for n in range(60)) + "."
+        memory.add(space="ana", session="s", speaker="Ana", text=long, spoken_at="2024-05-01")
+        profile = memory.profile(space="ana", speaker="Ana", budget_tokens=60)
+    assert len(profile) >= 1
+    assert profile.left_out >= 1
+
+
 def test_who_never_speaks_has_no_profile_and_an_empty_space_has_an_empty_one(place: Path) -> None:
     with remembered(place) as memory:
         with pytest.raises(LocigraphError, match="no speaker 'Anna' in these spaces; nearest is 'Ana'"):

@@ -21,6 +21,8 @@ def replaces(first: str, second: str) -> bool:
         ("The rent is 900.", "Now the rent is 950."),
         ("The rent is 900.", "The rent went up from 900 to 950."),
         ("The rent is 900.", "The rent now is 950."),
+        ("The meeting is at 3.", "The meeting was moved to 4pm."),
+        ("My brother is 80 kg.", "My brother is 85 kg now."),
         ("My phone number is 555-1234.", "My new phone number is 555-9999."),
         ("The museum opens at 9.", "The museum now opens at 10."),
         ("The wedding is on Saturday 3 May.", "The wedding has been moved to 17 May."),
@@ -58,6 +60,11 @@ def test_a_plain_change_ends_what_was_said_before(first: str, second: str) -> No
         ("I work at Acme.", "I joined Facebook to see photos of the kids."),
         ("I work at Acme.", "I work at Home Depot now on weekends."),
         ("The rent is 900.", "The rent went up by 50."),
+        ("The wedding is on Saturday.", "The wedding is at 3 now."),
+        ("The meeting is on Friday.", "The meeting was moved to Room 12."),
+        ("The exam starts at 9.", "The exam was moved to Monday."),
+        ("My brother is 30.", "My brother is 80 kg now."),
+        ("The flat costs 900.", "The flat is 3 km away now."),
     ],
 )
 def test_another_thing_or_another_side_of_it_ends_nothing(first: str, second: str) -> None:
