@@ -2,8 +2,9 @@
 
 There are three lanes, each with one thread at a time. Questions go first to the lane of those that need nothing but a
 search of what is held in memory; those whose spaces have to be brought up to date go on to the lane of all other
-reads. Changes have the third. So a question waits for neither a change nor an update, except those of its own spaces.
-What waits in a lane is taken in rounds, a request of each key in a round, and done together as far as possible.
+reads. Changes have the third; while there are any, the first lane rests half of the time. So a question waits for
+neither a change nor an update, except those of its own spaces. What waits in a lane is taken in rounds, a request of
+each key in a round, and done together as far as possible.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ Observer = Callable[[str, float, float], None]
 
 #: Number of lanes, and so of threads that the queue needs.
 LANES = 3
-# Largest number of requests, or of turns in them, that are taken together.
-_MOST_AT_ONCE = 50
+# Largest number of questions, and of turns that are added, that are taken together. The spaces that questions need are
+# brought up to date once for all of them, whereas each turn takes its own time, which others have to wait.
+_MOST_QUESTIONS, _MOST_TURNS = 500, 50
 # Requests of one key that may wait, and of all keys together.
 _MOST_OF_KEY, _MOST_WAITING = 1_000, 5_000
 
@@ -48,9 +50,14 @@ class _Waiting:
 
 
 class _Lane:
-    """What waits, by key; the keys take turns."""
+    """What waits, by key; the keys take turns.
 
-    def __init__(self) -> None:
+    Args:
+        most: Largest number of requests, or of turns in them, that are taken together.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._of_key: dict[str, deque[_Waiting]] = {}  # the key whose turn it is comes first
         self.task: asyncio.Task[None] | None = None
 
@@ -64,7 +71,7 @@ class _Lane:
     def take(self) -> list[_Waiting]:
         """What is done next, of each key in its order; empty if nothing waits."""
         taken, size = list[_Waiting](), 0
-        while self._of_key and size < _MOST_AT_ONCE:
+        while self._of_key and size < self._most:
             key = next(iter(self._of_key))
             queue = self._of_key.pop(key)
             waiting = queue.popleft()
@@ -88,7 +95,7 @@ class RequestQueue:
     def __init__(self, memory: AsyncMemory, observe: Observer) -> None:
         self._memory = memory
         self._observe = observe
-        self._at_once, self._reads, self._changes = _Lane(), _Lane(), _Lane()
+        self._at_once, self._reads, self._changes = _Lane(_MOST_QUESTIONS), _Lane(_MOST_QUESTIONS), _Lane(_MOST_TURNS)
         self._unanswered: dict[_Waiting, None] = {}
         self._of_key: dict[str, int] = {}  # number of unanswered requests
         self._has_stopped = False
@@ -137,6 +144,7 @@ class RequestQueue:
         try:
             while batch := lane.take():
                 work = self._try_at_once if lane is self._at_once else self._perform
+                begun = time.perf_counter()
                 try:
                     left = await self._memory.call(partial(work, batch, loop))
                 except Exception as error:
@@ -144,6 +152,9 @@ class RequestQueue:
                     continue
                 for waiting in left:  # the rest of an addition that takes its turn with those of others
                     self._put(self._reads if lane is self._at_once else lane, waiting)
+                if lane is self._at_once and self._changes.task is not None:
+                    # Only one thread at a time runs Python. Where questions never end, changes would hardly get to it.
+                    await asyncio.sleep(time.perf_counter() - begun)
         finally:
             lane.task = None
 

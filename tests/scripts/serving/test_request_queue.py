@@ -191,7 +191,7 @@ def test_whatever_an_operation_ends_with_nobody_waits_for_good() -> None:
 
 
 def test_a_long_line_of_additions_is_written_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("locigraph.serving.request_queue._MOST_AT_ONCE", 2)
+    monkeypatch.setattr("locigraph.serving.request_queue._MOST_TURNS", 2)
     done, _ = asked("add none 0", *(f"join one {number}" for number in range(5)))
     assert [len(part) for part in done] == [1, 2, 2, 1]
 
