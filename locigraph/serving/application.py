@@ -27,11 +27,10 @@ from locigraph.serving.keys import Keyring
 from locigraph.serving.limits import RateLimit
 from locigraph.serving.operations import OPERATIONS, Operation
 from locigraph.serving.problems import INTERNAL, Problem, invalid, problem, problem_of, told_of
-from locigraph.serving.request_queue import LANES
 from locigraph.serving.running import CHALLENGE, PROOF, proof_of
 from locigraph.serving.service import Service
 from locigraph.serving.tools import mcp_server
-from locigraph.serving.workers import METRICS_FOLDER
+from locigraph.serving.workers import LANES, METRICS_FOLDER
 
 #: Prefixes of paths that show nothing of a memory and need no key.
 _OPEN = ("/health", "/ready", "/openapi.json", "/explorer")

@@ -29,8 +29,6 @@ from locigraph.serving.problems import BusyError, stopping
 Observer = Callable[[str, float, float], None]
 
 
-#: Number of lanes, and so of threads that the queue needs.
-LANES = 3
 # Largest number of questions, and of turns that are added, that are taken together. The spaces that questions need are
 # brought up to date once for all of them, whereas each turn takes its own time, which others have to wait.
 _MOST_QUESTIONS, _MOST_TURNS = 500, 50

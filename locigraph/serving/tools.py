@@ -30,8 +30,8 @@ from locigraph.serving.gate import CALLER
 from locigraph.serving.keys import OWNER
 from locigraph.serving.operations import OPERATIONS
 from locigraph.serving.problems import INTERNAL, invalid
-from locigraph.serving.request_queue import LANES
 from locigraph.serving.service import Service, log, log_crash
+from locigraph.serving.workers import LANES
 
 _INSTRUCTIONS = (
     "A memory of conversations. Add what is said turn by turn, each turn to the space of its user, agent or "

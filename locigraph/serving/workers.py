@@ -17,9 +17,20 @@ from prometheus_client.multiprocess import mark_process_dead
 
 #: Environment variable by which the metrics of all workers are added up; its folder must exist before they start.
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+#: Number of threads of each worker in which requests are answered; see ``request_queue``.
+LANES = 3
 log = logging.getLogger("locigraph.serve")
 # Exit code of a worker that its own error message has ended, such as a store that cannot be opened.
 _REFUSED = 2
+
+
+def share_processors(workers: int) -> None:
+    """Let the text encoder use as many threads as there are processors for it, of which all lanes may be encoding.
+
+    It is to be called before PyTorch is imported, which reads the number then. More threads than processors would wait
+    for one another. What the user has set is kept.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // (LANES * workers))))
 
 
 def run_workers(count: int, work: Callable[[socket.socket], None], listener: socket.socket) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import logging
 import multiprocessing
-import os
 import secrets
 import signal
 import socket
@@ -86,8 +85,9 @@ def serve(
     from locigraph.memory import Memory
 
     _require_extra()
-    from locigraph.serving.request_queue import LANES
+    from locigraph.serving.workers import share_processors
 
+    share_processors(workers)
     opened = partial(
         Memory.open, store, index=index, encoder=encoder, checkpoint=checkpoint, consolidation=consolidation, llm=llm,
         max_tokens=max_tokens, max_cost=max_cost, redact=redact,
@@ -97,9 +97,6 @@ def serve(
             f"requests_per_minute is {requests_per_minute} and max_request_bytes {max_request_bytes}; expected 1 or "
             "more of each"
         )
-    # The lanes of the queue encode at the same time, and more threads than processors would wait for one another. It is
-    # read when PyTorch is imported.
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // (LANES * workers))))
     if stdio:
         if key_file is not None:
             raise LocigraphError(
