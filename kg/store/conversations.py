@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, Select, bindparam, func, select, update
@@ -17,7 +18,7 @@ from locigraph.kg.store import standing as standing_
 from locigraph.kg.store import turns as turns_
 from locigraph.kg.store.database import Database
 from locigraph.kg.store.rows import said_of, turn_of
-from locigraph.kg.store.statements import rows_in
+from locigraph.kg.store.statements import rows_among, rows_in
 from locigraph.kg.times import epoch, moment, optional_moment
 from locigraph.kg.types import UNSTORABLE, NodeId, Replacement, Said, Scope, SpaceId, Turn, TurnId, TurnState
 
@@ -30,6 +31,50 @@ def _said_by_node() -> Select[Any]:
         tables.nodes.c.id, turns.turn_id, turns.session_id, turns.speaker, turns.spoken_at, turns.metadata,
         turns.expires_at,
     )  # fmt: skip
+
+
+@cache
+def _origins() -> Select[Any]:
+    """The turns whose words the nodes ``values`` of a ``space`` contain."""
+    nodes, sources, turns = tables.nodes, tables.provenance, tables.turns
+    return (
+        _said_by_node()
+        .join(sources, sources.c.node_key == nodes.c.key)
+        .join(turns, turns.c.key == sources.c.turn_key)
+        .where(
+            nodes.c.space == bindparam("space"),
+            nodes.c.id.in_(bindparam("values", expanding=True)),
+            sources.c.worded,
+        )
+    )
+
+
+@cache
+def _replacements() -> Select[Any]:
+    """What has replaced the nodes ``values`` of a ``space``; see ``Conversations.replacements_of``."""
+    nodes, relations, turns = tables.nodes, tables.relations, tables.turns
+    fact, target, episode = nodes.alias("fact"), nodes.alias("target"), nodes.alias("episode")
+    own, other, new, its = (tables.provenance.alias(name) for name in ("own", "other", "new", "its"))
+    return (
+        _said_by_node()
+        .add_columns(relations.c.created_at, target.c.id.label("fact"), episode.c.id.label("episode"))
+        .join(own, (own.c.node_key == nodes.c.key) & own.c.worded)
+        .join(other, (other.c.turn_key == own.c.turn_key) & other.c.worded)
+        .join(fact, fact.c.key == other.c.node_key)
+        .join(relations, (relations.c.source == fact.c.key) & (relations.c.label == "SUPERSEDED_BY"))
+        .join(target, target.c.key == relations.c.target)
+        .join(new, (new.c.node_key == target.c.key) & new.c.worded & (new.c.turn_key != own.c.turn_key))
+        .join(turns, turns.c.key == new.c.turn_key)
+        .join(its, its.c.turn_key == turns.c.key)
+        .join(episode, (episode.c.key == its.c.node_key) & (episode.c.type == EPISODE))
+        .where(
+            nodes.c.space == bindparam("space"),
+            nodes.c.id.in_(bindparam("values", expanding=True)),
+            (fact.c.key == nodes.c.key)
+            | ((nodes.c.type == EPISODE) & (2 * func.length(fact.c.description) >= func.length(nodes.c.description))),
+        )
+        .order_by(relations.c.created_at, turns.c.key, target.c.key)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,16 +264,9 @@ class Conversations(Database):
 
         Nodes that are not stored are left out.
         """
-        nodes, sources, turns = tables.nodes, tables.provenance, tables.turns
-        query = (
-            _said_by_node()
-            .join(sources, sources.c.node_key == nodes.c.key)
-            .join(turns, turns.c.key == sources.c.turn_key)
-            .where(nodes.c.space == space, sources.c.worded)
-        )
         found: dict[NodeId, list[Said]] = {}
         with self._read() as connection:
-            for row in rows_in(connection, query, nodes.c.id, ids):
+            for row in rows_among(connection, _origins(), ids, space=space):
                 found.setdefault(NodeId(row.id), []).append(said_of(row))
         return {node: tuple(said) for node, said in found.items()}
 
@@ -238,34 +276,9 @@ class Conversations(Database):
         A turn is replaced if a fact is that was taken from it and that is at least half as long: otherwise the turn
         says more, which still holds. Nodes that nothing has replaced are left out.
         """
-        nodes, relations, turns = tables.nodes, tables.relations, tables.turns
-        fact, target, episode = nodes.alias("fact"), nodes.alias("target"), nodes.alias("episode")
-        own, other, new, its = (tables.provenance.alias(name) for name in ("own", "other", "new", "its"))
-        query = (
-            _said_by_node()
-            .add_columns(relations.c.created_at, target.c.id.label("fact"), episode.c.id.label("episode"))
-            .join(own, (own.c.node_key == nodes.c.key) & own.c.worded)
-            .join(other, (other.c.turn_key == own.c.turn_key) & other.c.worded)
-            .join(fact, fact.c.key == other.c.node_key)
-            .join(relations, (relations.c.source == fact.c.key) & (relations.c.label == "SUPERSEDED_BY"))
-            .join(target, target.c.key == relations.c.target)
-            .join(new, (new.c.node_key == target.c.key) & new.c.worded & (new.c.turn_key != own.c.turn_key))
-            .join(turns, turns.c.key == new.c.turn_key)
-            .join(its, its.c.turn_key == turns.c.key)
-            .join(episode, (episode.c.key == its.c.node_key) & (episode.c.type == EPISODE))
-            .where(
-                nodes.c.space == space,
-                (fact.c.key == nodes.c.key)
-                | (
-                    (nodes.c.type == EPISODE)
-                    & (2 * func.length(fact.c.description) >= func.length(nodes.c.description))
-                ),
-            )
-            .order_by(relations.c.created_at, turns.c.key, target.c.key)
-        )
         found: dict[NodeId, dict[Replacement, None]] = {}
         with self._read() as connection:
-            for row in rows_in(connection, query, nodes.c.id, ids):
+            for row in rows_among(connection, _replacements(), ids, space=space):
                 made = Replacement(said_of(row), moment(row.created_at), (NodeId(row.fact), NodeId(row.episode)))
                 found.setdefault(NodeId(row.id), {})[made] = None
         return {node: tuple(replacements) for node, replacements in found.items()}

@@ -31,6 +31,18 @@ def rows_in(
         yield from connection.execute(query.where(column.in_(chunk)))
 
 
+def rows_among(
+    connection: Connection, statement: sa.Select[Any], values: Iterable[Any], **parameters: Any
+) -> Iterator[sa.Row[Any]]:
+    """The rows of a statement that has an expanding parameter ``values``, of which there may be any number.
+
+    A statement that is made once and called again costs a small part of one that is made anew. The order of the
+    statement holds within each chunk of values only.
+    """
+    for chunk in chunks(list(values)):
+        yield from connection.execute(statement, {"values": list(chunk), **parameters})
+
+
 def dialect_insert(connection: Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
     """An insert that supports ON CONFLICT, which is not standard SQL but works in both SQLite and PostgreSQL."""
     return sqlite.insert(table) if connection.dialect.name == "sqlite" else postgresql.insert(table)
