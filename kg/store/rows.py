@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from locigraph.kg.errors import TurnConflictError, same_beginning, shortened
@@ -36,14 +37,23 @@ def said_of(row: Any) -> Said:
 
 
 def require_same(stored: Turn, turn: Turn) -> None:
-    """Raise TurnConflictError unless both turns have the same content; positions are not compared."""
+    """Raise TurnConflictError unless both turns have the same content; positions are not compared.
+
+    Metadata must be the same if the second turn has any: they cannot be changed, and ignoring them would be silent.
+    """
     was, now = content_of(stored), content_of(turn)
+    if turn.metadata:
+        was, now = was | {"metadata": _as_text(stored.metadata)}, now | {"metadata": _as_text(turn.metadata)}
     for name in was:
         if was[name] != now[name]:
             raise TurnConflictError(
                 f"space {turn.space!r}: turn {turn.turn_id!r} is stored with a different {name} "
                 f"({', not '.join(_apart(was[name], now[name]))}); give the new turn a new id"
             )
+
+
+def _as_text(metadata: Mapping[str, Any]) -> str:
+    return json.dumps(dict(metadata), ensure_ascii=False, sort_keys=True)
 
 
 def _apart(was: object, now: object) -> tuple[str, str]:

@@ -223,7 +223,7 @@ class Memory:
                 turn and cannot be changed afterwards. None leaves it as it is.
             agent: Agent to which the space belongs, in the same way.
             metadata: Names with texts, numbers, booleans, dates or times, for the ``filter`` of ``recall``; at most 64,
-                and 8,192 bytes as JSON.
+                and 8,192 bytes as JSON. They cannot be changed afterwards.
             expires_at: From this time on the turn is in no answer, and it is erased by ``forget_expired``; None to keep
                 it.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,18 @@ def test_a_wrong_filter_is_an_error_and_wrong_metadata_change_nothing(place: Pat
             memory.add_many([TURN | {"text": "Fine."}, TURN | {"text": "Not.", "metadata": {"a": [1]}}])
         assert memory.recall("Fine", space="ana", top_k=50).hits
         assert not any("Fine" in hit.text for hit in memory.recall("Fine", space="ana", top_k=50))
+
+
+def test_a_turn_that_is_added_again_keeps_its_metadata_and_others_are_refused(place: Path) -> None:
+    turn = TURN | {"turn_id": "t1", "text": "I sold the boat."}
+    with opened(place) as memory:
+        memory.add(**turn, metadata=BOATS | {"on": date(2024, 5, 1), "share": 0.5})
+        for same in ({}, BOATS | {"share": 0.5, "on": date(2024, 5, 1)}):
+            assert memory.add(**turn, metadata=same) == "t1"
+        with pytest.raises(LocigraphError, match="turn 't1' is stored with a different metadata"):
+            memory.add(**turn, metadata=BIKES)
+        assert memory.recall("Who sold what?", space="ana", filter={"project": "boats"}).hits
+        assert not memory.recall("Who sold what?", space="ana", filter={"project": "bikes"}).hits
 
 
 def test_secrets_in_metadata_are_redacted(place: Path) -> None:
