@@ -82,6 +82,17 @@ def test_a_retriever_finds_what_the_memory_recalls_with_all_that_a_hit_says(fram
 
 
 @FRAMEWORKS
+def test_a_filter_and_a_confidence_reach_the_memory(framework: Any, memory: Memory) -> None:
+    memory.add(
+        space="ana", session="s2", speaker="Ana", text="Then I bought a green bike.", metadata={"project": "bikes"}
+    )
+    invoke, awaited = framework(memory, "ana", filter={"project": {"$exists": True}})
+    for found in (invoke(QUESTION), asyncio.run(awaited(QUESTION))):
+        assert {text.removeprefix("Ana: ") for _, text, _ in found} == {"Then I bought a green bike."}
+    assert framework(memory, "ana", min_confidence=1.0)[0](QUESTION) == []
+
+
+@FRAMEWORKS
 def test_all_spaces_of_a_user_are_asked_together_and_ids_tell_them_apart(framework: Any, memory: Memory) -> None:
     for space in ("chat 1", "chat 2"):
         said = {"session": "s1", "speaker": "Bo", "text": "I sold the red boat.", "spoken_at": "2024-05-01T10:00"}
