@@ -196,11 +196,13 @@ def _memorable(turn: Turn) -> list[_Memorable]:
             _Memorable(draft[:_MAX_DRAFT], has_time, None, None) for draft, has_time in islice(said, _MAX_MEMORABLE)
         ]
     day = turn.spoken_at.date() if turn.spoken_at else None
+    before = ""
     for sentence, own_words in unquoted(sentences(turn.text)):
+        after, before = before, own_words
         is_told = _OF_SPEAKER.search(sentence) or (not is_long and _OF_PAST.search(sentence))
         if sentence.endswith("?") or (is_long and not is_told):
             continue
-        slot, corrected = stated_slot(own_words, turn.speaker), corrected_value(own_words)
+        slot, corrected = stated_slot(own_words, turn.speaker), corrected_value(own_words, after=after)
         is_news = slot is not None or (corrected is not None and not is_long)
         if is_news or (is_told and len(terms(sentence)) >= _MIN_TERMS):
             draft = in_third_person(sentence, turn.speaker, own_words)[:_MAX_DRAFT]

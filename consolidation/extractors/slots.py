@@ -110,6 +110,15 @@ _UNLIKE = re.compile(r"\bnot (?:on |at )?(?:the )?(?:\d|[A-Z])")
 _CORRECTED = re.compile(
     rf"(?P<value>{_A_VALUE})(?: now)?,? (?:and )?not(?: (?:on|at|in))?(?: the)? (?P<before>{_A_VALUE})"
 )
+_GONE = re.compile(
+    rf"(?:[Tt]he )?(?P<value>{_A_VALUE}) (?:(?:has|have|is|was) )?{_SOME}"
+    r"(?:closed|shut|gone|cancelled|full|sold out|quit|left)\b"
+)
+# With "now" or "actually", or it may be an aside.
+_INSTEAD = re.compile(
+    rf"(?=.{{0,60}}\b(?:now|[Aa]ctually)\b)(?:(?:[Aa]ctually|[Ss]o|[Aa]nd),? )?[Ii]t['’]?s (?:now |actually )?"
+    rf"(?P<value>{_A_VALUE})"
+)
 _CORRECTS = re.compile(
     r"\b(?:it['’]?s|it is|it will be|that['’]s|actually|sorry|correction|i meant|i mean)\b", re.IGNORECASE
 )
@@ -254,9 +263,18 @@ def _kind(aspect: str, value: str, after: str) -> str:
     return " time" if value[:1].isdigit() else " place"
 
 
-def corrected_value(sentence: str) -> tuple[str, str] | None:
-    """(The new value, the old one) of a sentence such as "It's the 14th now, not the 9th"; None if it is none."""
+def corrected_value(sentence: str, *, after: str = "") -> tuple[str, str] | None:
+    """(The new value, the old one) of a sentence such as "It's the 14th now, not the 9th"; None if it is none.
+
+    Args:
+        sentence: The unquoted part of a sentence.
+        after: That of the sentence before it, which may say what has ended: "Lune has closed. It's now Orbit."
+    """
     sentence = sentence[:_LONGEST]
+    gone, now = _GONE.match(after[:_LONGEST].strip()), _INSTEAD.match(sentence.strip())
+    if gone and now and not _NOT_NOW.search(sentence) and not _NOT_NOW.search(after):
+        new, old = (match["value"].strip(" .,:").lower() for match in (now, gone))
+        return None if new == old else (new, old)
     match = _CORRECTED.search(sentence)
     if match is None or _NOT_NOW.search(sentence) or not _CORRECTS.search(sentence, 0, match.start()):
         return None

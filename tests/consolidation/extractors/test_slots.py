@@ -87,3 +87,20 @@ def test_another_thing_or_another_side_of_it_ends_nothing(first: str, second: st
 )
 def test_a_correction_names_both_values(sentence: str, values: tuple[str, str] | None) -> None:
     assert corrected_value(sentence) == values
+
+
+@pytest.mark.parametrize(
+    ("before", "sentence", "values"),
+    [
+        ("Lune has closed.", "Actually it's now Orbit, behind the post office.", ("orbit", "lune")),
+        ("The Lune is full.", "So it's Orbit now.", ("orbit", "lune")),
+        ("Lune has closed.", "It's Monday.", None),  # an aside
+        ("Lune has closed.", "Maybe it's now Orbit.", None),
+        ("I met Lune.", "It's now Orbit.", None),
+        ("", "It's now Orbit.", None),
+    ],
+)
+def test_what_takes_the_place_of_what_has_ended_corrects_it(
+    before: str, sentence: str, values: tuple[str, str] | None
+) -> None:
+    assert corrected_value(sentence, after=before) == values
