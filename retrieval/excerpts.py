@@ -13,7 +13,7 @@ from locigraph.retrieval.budgets import count_tokens, parts_of_tokens
 from locigraph.retrieval.text_caches import cached
 
 _SENTENCE_END = re.compile(r"(?<=[。！？])\s*|(?<=[.!?])\s+|\n+")
-_WORD = re.compile(r"\s*\S+\s*")
+_WORD = re.compile(r"\S+\s*")
 # A list or code without full stops is divided after so many tokens, or its longest line would be all that is shown.
 _MOST_OF_SENTENCE = 40
 _COUNTED = 50  # texts among which words are counted
@@ -90,6 +90,7 @@ def _sentences(text: str) -> tuple[str, ...]:
     for end in dict.fromkeys([*ends, len(text)]):
         size, begun = 0, start
         for word in _WORD.finditer(text, start, end):
+            start = word.start()
             for piece in _pieces(word[0]):
                 more = count_tokens(piece)
                 if size and size + more > _MOST_OF_SENTENCE:
