@@ -172,7 +172,7 @@ def test_a_key_opens_only_its_own_spaces_over_mcp_too(place: Path) -> None:
         ):  # fmt: skip
             result = await client.call_tool(name, asked)
             assert text_of(result) == "key 'bo' may not use space 'ana'; its spaces: bo"
-        assert await call(client, "spaces") == {"spaces": [], "scopes": {}}
+        assert await call(client, "spaces") == {"spaces": [], "scopes": {}, "titles": {}}
         for name, asked in (("recall", {"question": "bike"}), ("forget", {})):
             result = await client.call_tool(name, asked | {"user": "ana"})
             assert text_of(result) == "no space belongs to user 'ana'; there are none yet"
