@@ -12,9 +12,11 @@ ROOT = Path(__file__).parent.parent
 CARDS = [ROOT / "checkpoints" / name / "README.md" for name in ("text", "default", "mixing")]
 #: Records that a card quotes, by the extractor of their graph.
 _RECORDS = {"recorded extractions": "locomo-recorded-zero", "rules": "locomo-rules-zero"}
-#: The record of finished checkpoints on other corpora, and the names in a card of those of its graphs that are quoted.
-_TRANSFER = "transfer-published"
-_OTHER = {"msc": "MSC, chats between people", "realmem": "RealMem, requests to an assistant"}
+#: Corpora: title, and record.
+_OTHER = {
+    "msc": ("MSC, chats between people", "transfer-published"),
+    "realmem": ("RealMem, requests to an assistant", "transfer-realmem"),
+}
 #: Strategies that each card shows.
 _STRATEGIES = {
     "text": ("dense-adapted", "dense", "v1-adapted", "v1"),
@@ -101,14 +103,14 @@ def _cells(name: str, version: str, file: str) -> list[dict[str, Any]]:
 
 def _on_others(name: str, version: str) -> list[str]:
     rows = []
-    for cell in _cells(name, version, _TRANSFER):
-        if cell["tested"] not in _OTHER:
-            continue
-        for strategy in _STRATEGIES[name]:
-            if strategy in cell["means"]:
-                means = cell["means"][strategy]
-                graph = f"{_OTHER[cell['tested']]}, graph by rules (docs/results/{_TRANSFER}.json)"
-                rows.append(f"| {graph} | {strategy} | {means['recall@10']:.3f} | {means['ndcg@10']:.3f} |")
+    for tested, (title, record) in _OTHER.items():
+        file = f"{record}{'-mixing' * (name == 'mixing')}"
+        for cell in _cells(name, version, file):
+            for strategy in _STRATEGIES[name] if cell["tested"] == tested else ():
+                if strategy in cell["means"]:
+                    means = cell["means"][strategy]
+                    graph = f"{title}, graph by rules (docs/results/{file}.json)"
+                    rows.append(f"| {graph} | {strategy} | {means['recall@10']:.3f} | {means['ndcg@10']:.3f} |")
     return rows
 
 

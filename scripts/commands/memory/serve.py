@@ -87,6 +87,7 @@ def serve(
     _require_extra()
     from locigraph.serving.workers import share_processors
 
+    require_servers(workers, store, index)
     share_processors(workers)
     opened = partial(
         Memory.open, store, index=index, encoder=encoder, checkpoint=checkpoint, consolidation=consolidation, llm=llm,
@@ -110,7 +111,6 @@ def serve(
     from locigraph.serving.keys import read_keys
     from locigraph.serving.running import RunningServer, announced
 
-    require_servers(workers, store, index)
     keyring = read_keys(key_file)
     own_key = secrets.token_urlsafe() if len(keyring) else None
     if own_key is not None:
