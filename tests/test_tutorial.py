@@ -17,7 +17,7 @@ from tests.tutorial_notebook import BLOCK, TUTORIAL
 README = ROOT / "README.md"
 ANY_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 #: Commands that do not end, or take minutes.
-LEFT_OUT = ("pip", "locigraph serve", "locigraph train", "locigraph refresh", "locigraph evaluate")
+LEFT_OUT = ("python3", "pip", "locigraph serve", "locigraph train", "locigraph refresh", "locigraph evaluate")
 SHOWN = re.compile(r"^```text\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SCORE = re.compile(r"\d+\.\d+")
 
@@ -68,7 +68,7 @@ def follow(folder: Path, *, slow: bool) -> None:
 def test_the_commands_of_the_readme_do_what_it_shows(tmp_path: Path) -> None:
     blocks = [block for language, block in ANY_BLOCK.findall(README.read_text()) if not language]
     lines = [line for block in blocks for line in block.splitlines()]
-    assert {line.split()[0] for line in lines} == {"pip", "locigraph"}
+    assert {line.split()[0] for line in lines} == {"python3", "pip", "locigraph"}
     printed = printed_by("\n".join(line for line in lines if not line.startswith(LEFT_OUT)), tmp_path)
     assert_shown(README, printed)
 
