@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from typing import Protocol
 
@@ -100,7 +100,7 @@ class FilteredRetriever(WrappingRetriever):
     ) -> None:
         super().__init__(retriever)
         self._origins_of = origins_of
-        self._speakers = None if speakers is None else _composed(speakers)
+        self._speakers = speakers
         self._condition = condition
         self._now = now
         self._fold = fold
@@ -121,20 +121,15 @@ class FilteredRetriever(WrappingRetriever):
     def _filtered(self, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None) -> list[Hit]:
         known = self._origins_of(space, [hit.node_id for hit in hits])
         speakers_of = {node: _composed(each.speakers) for node, each in known.items()}
-        if self._speakers is not None:
-            hits = [hit for hit in hits if speakers_of.get(hit.node_id, frozenset(("",))) <= self._speakers]
-        if self._condition is not None or self._now is not None:
-            hits = [hit for hit in hits if hit.node_id in known and self._admits(hit, known[hit.node_id].said)]
+        if self._speakers is not None or self._condition is not None or self._now is not None:
+            shown = partial(is_shown, speakers=self._speakers, condition=self._condition, now=self._now)
+            hits = [hit for hit in hits if hit.node_id in known and shown(known[hit.node_id], hit.type)]
         if self._fold is None:
             return list(hits)
         dated = [replace(hit, spoken_at=each.spoken_at if (each := known.get(hit.node_id)) else None) for hit in hits]
         holds = {node for node, each in known.items() if each.until is None or (as_of and each.until > as_of.date())}
         voices = [(speakers_of.get(node), node in holds) for node in _ids(hits)]
         return folded(dated, voices, likeness=self._fold)
-
-    def _admits(self, hit: Hit, said: Sequence[Said]) -> bool:
-        admits = all(admitted(each, hit.type, condition=self._condition, now=self._now) for each in said)
-        return admits and (self._condition is None or bool(said))
 
 
 def is_kept(said: Said, now: datetime | None) -> bool:
@@ -145,6 +140,21 @@ def is_kept(said: Said, now: datetime | None) -> bool:
 def admitted(said: Said, node_type: str, *, condition: Condition | None, now: datetime | None) -> bool:
     """Whether a turn has not expired, and satisfies the condition on the turns of nodes of a type (None: any does)."""
     return is_kept(said, now) and (condition is None or condition(said, node_type))
+
+
+def is_shown(
+    known: Known,
+    node_type: str,
+    *,
+    speakers: Collection[str] | None,
+    condition: Condition | None,
+    now: datetime | None,
+) -> bool:
+    """Whether an answer may show a node, with the limits of ``FilteredRetriever``."""
+    if speakers is not None and not _composed(known.speakers) <= _composed(speakers):
+        return False
+    admits = all(admitted(each, node_type, condition=condition, now=now) for each in known.said)
+    return admits and (condition is None or bool(known.said))
 
 
 def folded(hits: Sequence[Hit], voices: Sequence[object], *, likeness: float = DEFAULT_FOLD) -> list[Hit]:

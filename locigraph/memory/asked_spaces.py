@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
+from functools import partial
 
 from locigraph.assembly import options
 from locigraph.assembly.search_parts import texts_of
@@ -20,7 +21,7 @@ from locigraph.kg.types import NodeId, Scope, SpaceId, TurnId
 from locigraph.memory.known_nodes import KnownNode, KnownNodes
 from locigraph.retrieval.conditions import Condition
 from locigraph.retrieval.confidence import SpeakersOf
-from locigraph.retrieval.hit_filters import admitted
+from locigraph.retrieval.hit_filters import is_shown
 from locigraph.retrieval.protocols import Hit
 
 
@@ -125,16 +126,11 @@ class AskedSpaces:
         self, *, speakers: Sequence[str] | None, condition: Condition | None, now: datetime | None
     ) -> SpeakersOf:
         """A function that reads whose words turns contain, of those that an answer may show (``FilteredRetriever``)."""
-        named = None if speakers is None else {normalised("NFC", name) for name in speakers}
-
-        def is_shown(each: KnownNode) -> bool:
-            if named is not None and not named.issuperset(normalised("NFC", name) for name in each.speakers):
-                return False
-            return all(admitted(said, EPISODE, condition=condition, now=now) for said in each.said)
+        shown = partial(is_shown, node_type=EPISODE, speakers=speakers, condition=condition, now=now)
 
         def read(space: SpaceId, ids: Sequence[NodeId]) -> Mapping[NodeId, frozenset[str]]:
             known = self.origins_of(space, ids)
-            return {node: each.speakers for node, each in known.items() if is_shown(each)}
+            return {node: each.speakers for node, each in known.items() if shown(each)}
 
         return read
 
