@@ -149,14 +149,13 @@ def space_of(name: str | None, store: str) -> str | None:
     if name is None:
         return None
     with existing_store(store) as graph:
-        titles = graph.titles()
-        found = [space for space, title in titles.items() if title == name]
-        if not found or name in graph.scopes():
+        if name in graph.scopes():
             return name
+        found = [space for space, title in graph.titles().items() if title == name]
     if len(found) > 1:
         shown = ", ".join(map(repr, found[:3])) + (", ..." if len(found) > 3 else "")
         raise LocigraphError(f"{len(found)} spaces have the title {shortened(name)}; name one of them: {shown}")
-    return found[0]
+    return found[0] if found else name
 
 
 def partial_memory(graph: Store, standings: Mapping[SpaceId, Standing]) -> list[str]:
