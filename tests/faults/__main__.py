@@ -21,12 +21,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.faults import (
+    connections,
     cuts,
     damage,
     doubling,
     experiments,
     full_disk,
     inputs,
+    private,
     reads,
     residue,
     served,
@@ -52,6 +54,9 @@ KINDS: dict[str, tuple[Tries, int]] = {
     "reads": (reads.tries, 230),
     "inputs": (inputs.tries, 370),
     "time": (doubling.tries, 145),
+    "connections": (connections.tries, 12),
+    "fairness": (connections.floods, 3),
+    "private": (private.tries, 10),
     "servers": (servers.tries, 0),
 }
 #: Kinds that run only where they are named: they start servers of their own, and a try takes seconds.
@@ -72,7 +77,7 @@ def main() -> None:
     # Of the code that is loaded below, whatever is committed while the tries run.
     commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
     chosen = {kind for kind, _ in options.kinds}
-    if chosen & {"serve", "residue"}:
+    if chosen & {"serve", "residue", "connections", "fairness"}:
         served.load()
     if chosen & {"experiments"}:
         experiments.load()
@@ -86,6 +91,9 @@ def main() -> None:
         "tenants",
         "reads",
         "inputs",
+        "connections",
+        "fairness",
+        "private",
         "servers",
     }:
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:

@@ -79,8 +79,16 @@ def _check(place: Path, start: Path, stop: signal.Signals, after_s: float, seed:
 
 
 @contextmanager
-def serving(place: Path) -> Iterator[tuple[int, str]]:
-    """Start a process that serves the memory in a folder; yields its ID and its address."""
+def serving(
+    place: Path, *, key_file: str | None = None, prepare: Callable[[], object] = lambda: None
+) -> Iterator[tuple[int, str]]:
+    """Start a process that serves the memory in a folder; yields its ID and its address.
+
+    Args:
+        place: The folder.
+        key_file: File of API keys.
+        prepare: Called in the process before it serves.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -91,8 +99,9 @@ def serving(place: Path) -> Iterator[tuple[int, str]]:
             with (place / "log").open("w") as log:
                 os.dup2(log.fileno(), 2)
                 workbench.commands(place)  # sets the text encoder
+                prepare()
                 store, checkpoint = str(place / "graph.sqlite"), str(place / "checkpoint")
-                serve.serve(store=store, checkpoint=checkpoint, port=0, requests_per_minute=10**9)
+                serve.serve(store=store, checkpoint=checkpoint, port=0, key_file=key_file, requests_per_minute=10**9)
             code = 0
         finally:
             os._exit(code)

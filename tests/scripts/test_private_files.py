@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ import pytest
 
 from locigraph import Memory
 from locigraph.kg.files import make_private, make_private_folder, replace_file
+from tests.faults.private import readable_by_others
 from tests.scripts.test_memory import SALE
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
@@ -23,17 +23,6 @@ def open_umask() -> Iterator[None]:
     before = os.umask(0o022)
     yield
     os.umask(before)
-
-
-def readable_by_others(folder: Path) -> list[str]:
-    """Files and folders below a folder that others can reach and read."""
-    found = []
-    for each in sorted(folder.rglob("*")):
-        above = [parent for parent in each.parents if folder in parent.parents]
-        is_behind = any(not parent.stat().st_mode & 0o011 for parent in above)
-        if not is_behind and each.stat().st_mode & 0o077:
-            found.append(f"{each.relative_to(folder)} {stat.filemode(each.stat().st_mode)}")
-    return found
 
 
 def test_a_memory_of_the_python_api_is_private(place: Path, tmp_path: Path) -> None:

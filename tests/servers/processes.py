@@ -10,6 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from typing import Any
 #: Longest wait for a server to start or to end, in seconds. A busy machine takes half a minute.
 PATIENCE_S = 120.0
 _STARTED: dict[int, subprocess.Popen[bytes]] = {}  # by process ID
+_DRAWN: deque[int] = deque(maxlen=200)  # ports
 
 
 @dataclass(frozen=True)
@@ -37,15 +39,19 @@ class Server:
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nothing listens on.
+    """A port of the loopback interface that nothing listens on, and that none of the last calls has returned.
 
-    It is below those that the system gives to clients, one of which could else take it while a server restarts.
+    It is below those that the system gives to clients, one of which could else take it while a server restarts. Each
+    process draws from a part of the range of its own, since a port stays free until its server has started.
     """
+    first = 20_000 + os.getpid() % 10 * 1_000
     while True:
-        port = random.SystemRandom().randrange(20_000, 30_000)
+        port = random.SystemRandom().randrange(first, first + 1_000)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
-            return port
+            if port not in _DRAWN:
+                _DRAWN.append(port)
+                return port
 
 
 def wait_until(is_so: Callable[[], bool], what: str, *, process: subprocess.Popen[bytes] | None = None) -> None:
