@@ -170,8 +170,8 @@ class Classifier:
     """
 
     def __init__(self, store: Store, encoder: TextEncoder, *, threshold: float = THRESHOLD) -> None:
-        if not 0 < threshold < 1:
-            raise ConsolidationError(f"threshold is {threshold}; expected a cosine above 0 and below 1")
+        if not 0 < threshold <= 1:
+            raise ConsolidationError(f"threshold is {threshold}; expected a cosine above 0 and up to 1")
         self._store = store
         self._encoder = encoder
         self._threshold = threshold

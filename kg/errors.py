@@ -148,6 +148,11 @@ def same_beginning(one: str, other: str) -> int:
     return len(os.path.commonprefix([one, other]))  # noqa: RUF071  (compares characters, as it should)
 
 
+def how_to_install(extra: str) -> str:
+    """Advice to install packages that only some users need; ``extra`` names them in ``pyproject.toml``."""
+    return f"run pip install -c constraints.txt -e '.[{extra}]' in the checkout of Locigraph"
+
+
 def nearest(value: str, known: Iterable[str]) -> str:
     """A hint for an error message: the known name closest to ``value``, else up to five known names."""
     options = sorted(known)

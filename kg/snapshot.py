@@ -153,7 +153,7 @@ class Snapshot:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of all nodes, edges, texts and vectors, 12 hexadecimal digits."""
+        """Hash of all that vectors are made from: nodes, edges, texts, embeddings, times; 12 hexadecimal digits."""
         digest = hashlib.sha256()
         for array in (
             self.keys, self.active, self.valid_from, self.valid_to, self.embeddings,

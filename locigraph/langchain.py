@@ -1,6 +1,6 @@
 """A memory as a retriever for LangChain, and as a tool for the agents of LangChain and LangGraph.
 
-Both need only the core of LangChain, which ``pip install 'locigraph[langchain]'`` installs.
+Both need only the core of LangChain, which the extra ``langchain`` installs.
 """
 
 from __future__ import annotations

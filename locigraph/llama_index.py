@@ -1,4 +1,4 @@
-"""A memory as a LlamaIndex retriever; installed with ``pip install 'locigraph[llama-index]'``."""
+"""A memory as a LlamaIndex retriever; it needs the extra ``llama-index``."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from locigraph.kg.joint import joint_name
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.budgets import ContextRules
+from locigraph.retrieval.errors import FilterError
 
 #: Number of turns that a strategy returns when the caller does not say.
 DEFAULT_TOP_K = 20
@@ -182,17 +183,31 @@ class SearchFilter:
 
     Attributes:
         space: The space, or a view of it (see ``kg.views``), or a tuple of several to search together; matches then
-            have IDs of the form that ``kg.joint.joint_name`` writes. An empty name or tuple is an error.
+            have IDs of the form that ``kg.joint.joint_name`` writes.
         types: Node types that may be found; None for all.
         as_of: Nodes recorded later are invisible; None hides nothing.
         only: Nodes of one space that may be found; None for all. A search that cannot limit itself to them may find
             others, too.
+
+    Raises:
+        FilterError: If it names no space (there is no search across all), or its tuple of types is empty.
     """
 
     space: str | tuple[str, ...]
     types: tuple[str, ...] | None = None
     as_of: datetime | None = None
     only: frozenset[NodeId] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.spaces or not all(self.spaces):
+            raise FilterError("a search must name its space; pass the space to search")
+        if self.types is not None and not self.types:
+            raise FilterError(f"space {self.space!r}: the list of node types is empty, so nothing could be found")
+
+    @property
+    def spaces(self) -> tuple[str, ...]:
+        """The spaces; one or several."""
+        return (self.space,) if isinstance(self.space, str) else self.space
 
 
 @dataclass(frozen=True, slots=True)

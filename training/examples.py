@@ -166,10 +166,11 @@ class TrainingSpace:
         taken = np.zeros(turns, dtype=bool)
         asked = [self._drawn(each, taken, generator) for each in (self.questions, self.pseudo)]
         rest = np.flatnonzero(~taken)
-        count = min(len(rest), self.step_turns - int(taken.sum()))
+        # The answers to one question may be more than a step should take.
+        count = max(0, min(len(rest), self.step_turns - int(taken.sum())))
         drawn = rest[torch.randperm(len(rest), generator=generator)[:count].numpy()]
         places = np.sort(np.concatenate([np.flatnonzero(taken), drawn]))
-        correction = np.where(taken[places], 0.0, np.log(len(rest) / max(1, count))).astype(np.float32)
+        correction = np.where(taken[places], 0.0, np.log(max(1, len(rest)) / max(1, count))).astype(np.float32)
         return self._example(places, *asked, correction=torch.from_numpy(correction))
 
     def prepared(self) -> SpaceExample | TrainingSpace:

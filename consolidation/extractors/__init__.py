@@ -72,7 +72,7 @@ EXTRACTORS: Table[ExtractorRow] = Table(
         ),
         ExtractorRow(
             _SPACY_RULES,
-            "Like rules, but with names found by spaCy (pip install 'locigraph[spacy]').",
+            "Like rules, but with names found by spaCy (extra ``spacy``).",
             lambda conversations, clients: rules_of(_SPACY_RULES),
         ),
         ExtractorRow(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from locigraph.consolidation.blueprint import MAX_LABEL, Mention
 from locigraph.consolidation.errors import NameModelError
 from locigraph.consolidation.extractors.sentences import ABBREVIATIONS
+from locigraph.kg.errors import how_to_install
 from locigraph.kg.language.dates import resolve_times
 from locigraph.kg.language.tokens import STOP_WORDS, normalised, words
 
@@ -68,7 +69,7 @@ class SpacyNames:
         if spec is None or spec.origin is None:
             raise NameModelError(
                 f"package {package}, which finds names with spaCy, is not installed; "
-                "run pip install 'locigraph[spacy]', or choose the extractor rules"
+                f"{how_to_install('spacy')}, or choose the extractor rules"
             )
         self._package = Path(spec.origin).parent
         self._model: Language | None = None
@@ -108,14 +109,14 @@ def _load(package: Path) -> Language:
     """Load the model in a package after checking its weights; no code of the package is run."""
     config = next(iter(sorted(package.glob("*/config.cfg"))), None)
     if config is None:
-        raise NameModelError(f"{package}: the package contains no spaCy model; install the extra 'spacy' again")
+        raise NameModelError(f"{package}: the package contains no spaCy model; {how_to_install('spacy')}")
     for name, expected in _WEIGHTS.items():
         file = config.parent / name
         found = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else "none"
         if found != expected:
             raise NameModelError(
                 f"{file}: SHA-256 is {found}, expected {expected}; the package does not contain spaCy's en_core_web_sm "
-                "3.8.0: uninstall it and install the extra 'spacy', or choose the extractor rules"
+                f"3.8.0: uninstall it and {how_to_install('spacy')}, or choose the extractor rules"
             )
     import spacy  # takes a second, and imports PyTorch where that is installed
 

@@ -24,7 +24,6 @@ _ENDINGS = {
     "i'm": " is", "i am": " is", "i've": " has", "i have": " has", "i'd": " would", "i'll": " will", "i was": " was",
     "i": "", "myself": "", "my": "'s", "mine": "'s", "me": "",
 }  # fmt: skip
-# Longest first, so that "I'm" is not read as "I"; in one pass, so that words of an inserted name are not replaced.
 _BEFORE_NUMERALS = ("War", "Type", "Part", "Chapter", "Phase", "Stage", "Level", "Volume", "Section", "Class")
 _NUMBERED = "".join(rf"(?<!\b{word} )" for name in _BEFORE_NUMERALS for word in (name, name.lower()))
 # "mine" is a pronoun in "a friend of mine", "that's mine" and "Mine is red", and a noun in "a salt mine".
@@ -33,6 +32,7 @@ _MINE = (
     rf"(?:{_BEFORE_MINE}|(?<=['’]s ))mine"
     r"|Mine(?= (?:is|are|was|were|has|have|had|too|will|would|can|do|does|did)\b)"
 )
+# Longest first, so that "I'm" is not read as "I"; in one pass, so that words of an inserted name are not replaced.
 _REPLACED_WORDS = re.compile(
     rf"\b(?<!/)(?:{_NUMBERED}(?:I['’](?:m|ve|d|ll)|I am|I have|I was|I)(?![/.-]\w)|[Mm]yself|[Mm]y|{_MINE}|[Mm]e)\b"
 )

@@ -231,6 +231,14 @@ class Conversations(Database):
             self._require(connection, space)
             return [turn_of(row) for row in connection.execute(query)]
 
+    def states_of(self, space: SpaceId, turns: Sequence[TurnId]) -> dict[TurnId, TurnState]:
+        """The states of those of these turns that the space has."""
+        table = tables.turns.c
+        query = select(table.turn_id, table.state).where(table.space == space)
+        with self._read() as connection:
+            rows = rows_in(connection, query, table.turn_id, turns)
+            return {TurnId(row.turn_id): TurnState(row.state) for row in rows}
+
     def turn_counts(self, space: SpaceId) -> Counter[TurnState]:
         """Number of turns in each state; answers about a space are incomplete until all its turns are done."""
         self.require_space(space)

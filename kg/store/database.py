@@ -53,15 +53,21 @@ class Database:
         on_server = {"isolation_level": "AUTOCOMMIT"} if self.is_on_server else {}
         self._reading = self._engine.execution_options(**on_server)
         self._writing = threading.Lock()
+        try:
+            self._prepare(access)
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self, access: Access) -> None:
+        """Make the tables, or those that a newer version has."""
         # Usually nothing needs to be written; checking first avoids waiting for another writer.
         with self._read() as connection:
             is_ready = migrations.is_current(connection, url=self.url) and is_seeded(connection)
             is_empty = self.is_on_server and not is_ready and migrations.is_empty(connection)
         if is_empty and access != "create":
-            self.close()
             raise MissingStoreError(f"store {self.url!r} is an empty database; run locigraph build, or name another")
         if not is_ready and access == "read":
-            self.close()
             raise StoreVersionError(
                 f"store {self.url!r} was written by an older version; run locigraph verify once, where store and index "
                 "can be written, to upgrade it"

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine, insert, select
 
-from locigraph.kg.errors import StoreError, shortened
+from locigraph.kg.errors import StoreError, how_to_install, shortened
 from locigraph.kg.files import STORE_ID, is_foreign, readable_errors
 from locigraph.kg.schema import NODE_TYPES, RELATION_LABELS
 from locigraph.kg.store import postgresql, tables
@@ -54,8 +54,8 @@ def make_engine(url: str, access: Access) -> Engine:
         logging.getLogger(f"{type(engine.pool).__module__}.{type(engine.pool).__name__}").addFilter(_is_no_interrupt)
     except ModuleNotFoundError as error:
         raise StoreError(
-            f"store URL {shown_url(url)!r} cannot be used: {error}; for PostgreSQL, write postgresql+psycopg:// and "
-            "install the driver with pip install 'locigraph[postgres]'"
+            f"store URL {shown_url(url)!r} cannot be used: {error}; for PostgreSQL, write postgresql+psycopg:// and to "
+            f"have its driver {how_to_install('postgres')}"
         ) from error
     except sa.exc.ArgumentError as error:
         raise StoreError(f"store URL {shown_url(url)!r} cannot be used: {error}") from error

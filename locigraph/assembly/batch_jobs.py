@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from locigraph.assembly.settings import IndexSettings
-from locigraph.kg.errors import LocigraphError
+from locigraph.kg.errors import LocigraphError, how_to_install
 from locigraph.kg.store.engine import file_of, shown_url
 
 _Item = TypeVar("_Item")
@@ -106,7 +106,7 @@ def run(
 @contextmanager
 def _ray(workers: Workers) -> Iterator[None]:
     if find_spec("ray") is None:
-        raise LocigraphError("several workers need the extra 'ray'; run pip install 'locigraph[ray]'")
+        raise LocigraphError(f"several workers need Ray; {how_to_install('ray')}")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
     import ray
 

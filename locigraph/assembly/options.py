@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from locigraph.kg.errors import LocigraphError, nearest, shortened
 from locigraph.kg.name_list import Names, names_in
-from locigraph.kg.registry import RowT, Table, UnknownNameError
+from locigraph.kg.registry import RowT, Table
 from locigraph.kg.times import TIME_RANGE, in_utc, is_in_range
 from locigraph.kg.types import UNSTORABLE, Scope, SpaceId
 
@@ -56,61 +56,18 @@ def check_question(question: str) -> None:
         raise LocigraphError(f"the question {question[:40]!r} contains NUL or a lone surrogate; remove it")
 
 
-def check_recall(
-    question: str,
-    *,
-    top_k: int,
-    budget_tokens: int | None,
-    budget_kinds: Mapping[str, int] | None,
-    as_of: object,
-    strategy: str | None,
-    fold: object,
-    min_confidence: object = None,
-    queries: object = None,
-) -> None:
-    """Raise LocigraphError, before anything is opened, if an argument of ``Memory.recall`` is invalid."""
-    from locigraph.assembly.strategies import STRATEGIES, recalled
-    from locigraph.retrieval.protocols import MAX_TOP_K
-
-    check_question(question)
-    if strategy is not None and not isinstance(strategy, str):
-        raise LocigraphError(f"strategy is {shortened(strategy)}; expected a name, or None")
-    if strategy is not None and strategy not in recalled():
-        if strategy not in STRATEGIES:
-            raise UnknownNameError("strategy", strategy, recalled())
-        is_v2 = STRATEGIES[strategy].searches_graph_embeddings
-        ending = "in recall, use v2 with --checkpoint" if is_v2 else "it is trained there, inside folds"
-        raise LocigraphError(f"strategy {strategy!r} is only for locigraph evaluate; {ending}")
-    check_positive("top_k", top_k)
-    if top_k > MAX_TOP_K:
-        raise LocigraphError(f"top_k is {top_k}; expected at most {MAX_TOP_K}")
-    if budget_tokens is not None:
-        check_positive("budget_tokens", budget_tokens)
-    if budget_kinds is not None and budget_tokens is None:
-        raise LocigraphError("budget_kinds limits a context, but no context was asked for; set budget_tokens too")
-    kind_limits(budget_kinds)
-    if fold is not None and not (isinstance(fold, int | float) and 0 < fold <= 1):
-        raise LocigraphError(
-            f"fold is {shortened(fold)}; expected a word similarity above 0 and up to 1, or null to fold nothing"
-        )
-    if min_confidence is not None:
-        if isinstance(min_confidence, bool) or not isinstance(min_confidence, int | float):
-            raise LocigraphError(f"min_confidence is {shortened(min_confidence)}; expected a number from 0 to 1")
-        if not 0 <= min_confidence <= 1:
-            raise LocigraphError(f"min_confidence is {min_confidence}; expected a number from 0 to 1")
-        if strategy not in (None, "v2"):
-            raise LocigraphError(f"min_confidence needs v2, but strategy is {strategy!r}; leave one of them out")
-    if queries is not None and not callable(queries):
-        raise LocigraphError(f"queries is {shortened(queries)}; expected a function such as generate_queries, or None")
-    time_of(as_of)
-
-
 def check_positive(name: str, value: object) -> None:
     """Raise LocigraphError, which names the argument, unless its value is a whole number of at least 1."""
     if type(value) is not int:
         raise LocigraphError(f"{name} is {shortened(value)}; expected a whole number")
     if value < 1:
         raise LocigraphError(f"{name} is {value}; expected at least 1")
+
+
+def check_cosine(threshold: float) -> None:
+    """Raise LocigraphError unless a threshold is a cosine above 0."""
+    if not 0 < threshold <= 1:
+        raise LocigraphError(f"threshold is {threshold}; expected a cosine above 0 and up to 1")
 
 
 def kind_limits(given: Mapping[str, int] | None) -> KindLimits:

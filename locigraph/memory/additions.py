@@ -115,18 +115,20 @@ def after_outage(
 
     The turns are not tried one by one, since each would meet the same outage.
     """
-    spaces = {space for space, _ in named} & {*graph.spaces()}
-    held = {(space, turn.turn_id) for space in spaces for turn in graph.turns(space)}
-    pending = {(space, turn.turn_id) for space in spaces for turn in graph.turns(space, state=TurnState.PENDING)}
+    by_space = dict[SpaceId, list[TurnId]]()
+    for space, turn in named:
+        by_space.setdefault(space, []).append(turn)
+    states = {space: graph.states_of(space, turns) for space, turns in by_space.items()}
 
-    def outcome(space: SpaceId, turn: TurnId) -> TurnId | LocigraphError:
-        if (space, turn) not in held:
+    def left(space: SpaceId, turn: TurnId) -> TurnId | LocigraphError:
+        state = states[space].get(turn)
+        if state is None:
             return error
-        if (space, turn) not in pending:
+        if state is not TurnState.PENDING:
             return turn
         return type(error)(f"turn {turn!r} is stored and will be consolidated later, so do not add it again: {error}")
 
-    return [outcome(space, turn) for space, turn in named]
+    return [left(space, turn) for space, turn in named]
 
 
 def stored_all_the_same(graph: Store, turn: Mapping[str, Any], error: LocigraphError, *, is_new: bool) -> TurnId:
@@ -141,16 +143,20 @@ def stored_all_the_same(graph: Store, turn: Mapping[str, Any], error: LocigraphE
     Raises:
         LocigraphError: The error; with the addition that the turn is stored, if it is.
     """
-    space, name = turn["space"], turn["turn_id"]
-    if not isinstance(space, str) or not (is_new or isinstance(error, LanguageModelError | RetrievalError)):
+    space, name = turn.get("space"), turn["turn_id"]
+    if (
+        not isinstance(space, str)
+        or not isinstance(name, str)
+        or not (is_new or isinstance(error, LanguageModelError | RetrievalError))
+    ):
         raise error
     try:
-        (outcome,) = after_outage(graph, [(SpaceId(space), TurnId(name))], error)
+        (left,) = after_outage(graph, [(SpaceId(space), TurnId(name))], error)
     except LocigraphError:  # the store cannot be asked
         raise error from None
-    if isinstance(outcome, LocigraphError):
-        raise outcome from (None if outcome is error else error)
-    return outcome
+    if isinstance(left, LocigraphError):
+        raise left from (None if left is error else error)
+    return left
 
 
 def fault_of_added(graph: Store, space: SpaceId, turn: TurnId) -> StoreError | None:

@@ -9,9 +9,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from locigraph.assembly import options
+from locigraph.assembly.strategies import STRATEGIES, recalled
+from locigraph.kg.errors import LocigraphError, shortened
+from locigraph.kg.registry import UnknownNameError
 from locigraph.kg.types import Scope
+from locigraph.retrieval.budgets import KindLimits
 from locigraph.retrieval.conditions import Condition, parsed
 from locigraph.retrieval.hit_filters import DEFAULT_FOLD
+from locigraph.retrieval.protocols import MAX_TOP_K
 
 if TYPE_CHECKING:
     from locigraph.retrieval.query_generator import QueryGenerator
@@ -43,19 +48,54 @@ class AskedQuestion:
     queries: QueryGenerator | None = None
 
     def __post_init__(self) -> None:
-        options.check_recall(
-            self.question,
-            top_k=self.top_k,
-            budget_tokens=self.budget_tokens,
-            budget_kinds=self.budget_kinds,
-            as_of=self.as_of,
-            strategy=self.strategy,
-            fold=self.fold,
-            min_confidence=self.min_confidence,
-            queries=self.queries,
-        )
-        options.time_of(self.as_of)
-        _ = self.condition
+        options.check_question(self.question)
+        self._check_strategy()
+        options.check_positive("top_k", self.top_k)
+        if self.top_k > MAX_TOP_K:
+            raise LocigraphError(f"top_k is {self.top_k}; expected at most {MAX_TOP_K}")
+        if self.budget_tokens is not None:
+            options.check_positive("budget_tokens", self.budget_tokens)
+        if self.budget_kinds is not None and self.budget_tokens is None:
+            raise LocigraphError("budget_kinds limits a context, but no context was asked for; set budget_tokens too")
+        if self.fold is not None and not (isinstance(self.fold, int | float) and 0 < self.fold <= 1):
+            raise LocigraphError(
+                f"fold is {shortened(self.fold)}; expected a word similarity above 0 and up to 1, or null to fold "
+                "nothing"
+            )
+        self._check_confidence()
+        if self.queries is not None and not callable(self.queries):
+            raise LocigraphError(
+                f"queries is {shortened(self.queries)}; expected a function such as generate_queries, or None"
+            )
+        _ = self.kinds, self.time, self.condition  # raise if they are invalid
+
+    def _check_strategy(self) -> None:
+        name = self.strategy
+        if name is None:
+            return
+        if not isinstance(name, str):
+            raise LocigraphError(f"strategy is {shortened(name)}; expected a name, or None")
+        if name in recalled():
+            return
+        if name not in STRATEGIES:
+            raise UnknownNameError("strategy", name, recalled())
+        is_v2 = STRATEGIES[name].searches_graph_embeddings
+        ending = "in recall, use v2 with --checkpoint" if is_v2 else "it is trained there, inside folds"
+        raise LocigraphError(f"strategy {name!r} is only for locigraph evaluate; {ending}")
+
+    def _check_confidence(self) -> None:
+        least = self.min_confidence
+        if least is None:
+            return
+        if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least <= 1:
+            raise LocigraphError(f"min_confidence is {shortened(least)}; expected a number from 0 to 1")
+        if self.strategy not in (None, "v2"):
+            raise LocigraphError(f"min_confidence needs v2, but strategy is {self.strategy!r}; leave one of them out")
+
+    @cached_property
+    def kinds(self) -> KindLimits:
+        """The limits of a context by kind of memory."""
+        return options.kind_limits(self.budget_kinds)
 
     @cached_property
     def condition(self) -> Condition | None:

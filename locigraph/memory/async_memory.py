@@ -71,8 +71,10 @@ class AsyncMemory:
         opening = self._threads.submit(self._make)
         try:
             self._memory = await asyncio.wrap_future(opening)
-        except asyncio.CancelledError:
-            opening.add_done_callback(_close)
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError):
+                opening.add_done_callback(_close)
+            self._threads.shutdown(wait=False)
             raise
         return self
 

@@ -259,11 +259,19 @@ class Memory:
             LocigraphError: If the turns are not a list of mappings.
         """
         self._writing.require_own_process()
-        # IDs are assigned here, so that a turn that has to be tried again below is not added twice.
+        # IDs are assigned here, so that a turn that has to be tried again is not added twice.
         given = mappings_of(turns)
-        named = [
-            {**turn, "turn_id": new_turn_id() if turn.get("turn_id") is None else turn["turn_id"]} for turn in given
-        ]
+        are_new = [turn.get("turn_id") is None for turn in given]
+        return self._add_each(
+            [
+                {**turn, "turn_id": new_turn_id() if is_new else turn["turn_id"]}
+                for turn, is_new in zip(given, are_new, strict=True)
+            ],
+            are_new,
+        )
+
+    def _add_each(self, named: Sequence[Mapping[str, Any]], are_new: Sequence[bool]) -> list[TurnId | LocigraphError]:
+        """``add_each`` of turns that have IDs; ``are_new`` says which of these were made for this addition."""
         try:
             made = self.add_many(named)
         except (LanguageModelError, RetrievalError) as error:
@@ -273,10 +281,11 @@ class Memory:
         except LocigraphError as error:
             if len(named) == 1:
                 try:
-                    return [stored_all_the_same(self._graph, named[0], error, is_new=given[0].get("turn_id") is None)]
+                    return [stored_all_the_same(self._graph, named[0], error, is_new=are_new[0])]
                 except LocigraphError as told:
                     return [told]
-            return [outcome for turn in named for outcome in self.add_each([turn])]
+            alone = [([turn], [is_new]) for turn, is_new in zip(named, are_new, strict=True)]
+            return [each for turns, are in alone for each in self._add_each(turns, are)]
         spaces = [SpaceId(turn["space"]) for turn in named]
         return [fault_of_added(self._graph, space, turn) or turn for space, turn in zip(spaces, made, strict=True)]
 
@@ -520,8 +529,13 @@ class Memory:
         Returns:
             For each what was found, or the error that ``recall`` would raise.
         """
-        at_once = self.recall_at_once(questions)
-        waiting = [AskedQuestion(**asked) for asked, found in zip(questions, at_once, strict=True) if found is None]
+        made = _asked_questions(questions)
+        at_once = self._answered_at_once(made)
+        waiting = [
+            asked
+            for asked, found in zip(made, at_once, strict=True)
+            if found is None and isinstance(asked, AskedQuestion)
+        ]
         held = self._brought_up_to_date([each for each in waiting if each.is_plain]) if waiting else {}
         later = iter([outcome(partial(self._recalled, each, held)) for each in waiting])
         return [next(later) if found is None else found for found in at_once]
@@ -551,7 +565,9 @@ class Memory:
         Returns:
             For each what was found, the error that ``recall`` would raise, or None if ``recall`` has more to do.
         """
-        made = [outcome(partial(AskedQuestion, **asked)) for asked in questions]
+        return self._answered_at_once(_asked_questions(questions))
+
+    def _answered_at_once(self, made: Sequence[AskedQuestion | Exception]) -> list[Recalled | Exception | None]:
         asked = [each for each in made if isinstance(each, AskedQuestion)]
         named = {each.space for each in asked if isinstance(each.space, str)}
         held = outcome(partial(self._standings, [*map(SpaceId, named)]))
@@ -571,9 +587,11 @@ class Memory:
         self, asking: AskedQuestion, held: Mapping[SpaceId, Standing] | None = None
     ) -> Recalled | None:
         """The answer of v2, if all the spaces are held in memory as they stand; else None."""
+        if not asking.is_plain:
+            return None
         with self._reading:
             asked = self._asked(asking, held)
-            retriever = self._parts.ready(asked) if asking.is_plain else None
+            retriever = self._parts.ready(asked)
             if retriever is None:
                 return None
             try:
@@ -627,7 +645,7 @@ class Memory:
             from locigraph.retrieval.budgets import Budget
             from locigraph.retrieval.packing import retrieve_contexts
 
-            budget = Budget(tokens=asking.budget_tokens, kinds=options.kind_limits(asking.budget_kinds))
+            budget = Budget(tokens=asking.budget_tokens, kinds=asking.kinds)
             snapshot = self._parts.snapshot(asked, asking.time)
             found, (context,) = retrieve_contexts(
                 retriever,
@@ -780,3 +798,8 @@ class Memory:
     def _last_day(self, spaces: Sequence[SpaceId]) -> date | None:
         times = [time for time in self._graph.last_spoken(spaces).values() if time is not None]
         return max(times).date() if times else None
+
+
+def _asked_questions(questions: Sequence[Mapping[str, Any]]) -> list[AskedQuestion | Exception]:
+    """Questions of arguments of ``Memory.recall``, each or what is wrong with it."""
+    return [outcome(partial(AskedQuestion, **asked)) for asked in questions]

@@ -318,7 +318,7 @@ class Operation(Generic[RequestT]):
             error for each. None if nothing would be gained.
         run_at_once: Performs those of several requests that wait for nothing; returns None for the others. None if all
             may wait.
-        steps: Performs the operation in steps, between which others get their turn; instead of ``run``.
+        steps: Performs the operation in steps, between which others get their turn; None if it has but one.
         changes: Whether it changes the memory.
         erases: Whether it erases something.
     """

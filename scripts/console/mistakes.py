@@ -30,7 +30,6 @@ COMMANDS = {
     "ask": "recall",
     "query": "recall",
     "add": "build",
-    "import": "build",
     "list": "spaces",
     "version": "--version",
     "-v": "--version",

@@ -201,6 +201,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "restore": lambda at: at.store.restore(at.name, at.turns),
         "turns": lambda at: at.store.turns(at.name),
         "turn_counts": lambda at: at.store.turn_counts(at.name),
+        "states_of": lambda at: at.store.states_of(at.name, at.turns),
         "speakers": lambda at: at.store.speakers(at.name),
         "origins_of": lambda at: at.store.origins_of(at.name, at.nodes),
         "replacements_of": lambda at: at.store.replacements_of(at.name, at.nodes),

@@ -34,6 +34,9 @@ TRIES = {
     "reads": 4,
     "inputs": 56,
     "time": 13,
+    "connections": 4,
+    "fairness": 1,
+    "private": 2,
 }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from inspect import signature
 from pathlib import Path
 from threading import Event
+from threading import enumerate as threads
 from time import monotonic
 from typing import Any
 
@@ -128,6 +129,22 @@ def test_a_memory_whose_opening_is_cancelled_does_not_stay_open(place: Path) -> 
             assert await memory.spaces() == []
 
     asyncio.run(work())
+
+
+def test_a_memory_that_cannot_be_opened_leaves_no_threads() -> None:
+    def fail() -> Memory:
+        raise LocigraphError("no such store")
+
+    async def enter() -> None:
+        async with AsyncMemory(fail):
+            raise AssertionError("it was not opened")
+
+    before = set(threads())
+    with pytest.raises(LocigraphError, match="no such store"):
+        asyncio.run(enter())
+    for thread in set(threads()) - before:
+        thread.join(10)
+    assert set(threads()) == before
 
 
 @pytest.mark.parametrize("ask", [lambda memory: memory.spaces(), lambda memory: memory.recall("bike", space="ana")])

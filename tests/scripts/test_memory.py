@@ -1210,6 +1210,33 @@ def test_after_an_outage_each_caller_hears_of_its_own_turn(place: Path, monkeypa
         assert {turn for hit in hits for turn in hit.turn_ids} == {"t0", "t1", "t2", "t3"}
 
 
+def test_a_turn_without_a_space_is_refused_alone(place: Path) -> None:
+    nowhere = {name: value for name, value in SALE.items() if name != "space"}
+    with opened(place) as memory:
+        kept, refused = memory.add_each([SALE | {"turn_id": "t0"}, nowhere])
+        (alone,) = memory.add_each([nowhere])
+    assert kept == "t0"
+    assert all("space" in str(each) and isinstance(each, LocigraphError) for each in (refused, alone))
+
+
+def test_a_caller_whose_turn_is_stored_before_an_error_hears_that_it_is(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it was tried with others before: its ID was made for it all the same."""
+
+    def fail(self: Consolidator, turn: Turn, state: SpaceState) -> None:
+        raise StoreError("the disk is full")
+
+    with opened(place) as memory:
+        with monkeypatch.context() as patch:
+            patch.setattr(Consolidator, "_extract", fail)
+            for each in memory.add_each([SALE | {"space": "ben"}, SALE | {"space": "eve"}]):
+                assert "is stored and will be consolidated later, so do not add it again: the disk is full" in str(each)
+        for space in ("ben", "eve"):
+            memory.add(**SALE | {"space": space, "text": "The bike is gone."})
+            assert len(memory.recall("bike", space=space)) == 2
+
+
 def test_v1_is_asked_again_where_a_turn_is_added_between_two_looks_at_the_index(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

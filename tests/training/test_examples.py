@@ -122,6 +122,16 @@ def test_a_step_takes_answers_and_random_turns_that_stand_for_the_others(step_tu
     assert (step_turns < 200) == bool(taken.correction.any())
 
 
+def test_a_question_with_more_answers_than_a_step_takes_leaves_no_room_for_other_turns() -> None:
+    space = large(turns=100, step_turns=8)
+    asked = replace(space.questions.some([0]), answers=(np.arange(12),))
+    space = replace(space, questions=asked, pseudo=asked.some([]))
+    taken = space.step(torch.Generator().manual_seed(0))
+    assert taken.inputs.num_turns == 12
+    assert taken.correction is not None
+    assert taken.correction.tolist() == [0.0] * 12
+
+
 def test_each_step_takes_another_part() -> None:
     space, generator = large(turns=200, step_turns=40), torch.Generator().manual_seed(0)
     parts = [space.step(generator) for _ in range(2)]

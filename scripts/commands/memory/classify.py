@@ -36,16 +36,15 @@ def classify(
             with exit code 3.
         max_cost: The same limit for the cost, in the currency of the prices.
     """
+    from locigraph.assembly import options
     from locigraph.assembly.language_models import client_if_named
     from locigraph.consolidation.classification import Classified, Classifier, LLMNamer, key_terms
     from locigraph.kg.embedded_text import TextEncoder
-    from locigraph.kg.errors import LocigraphError
     from locigraph.kg.store import Store
     from locigraph.kg.types import SpaceId
     from locigraph.scripts.commands.memory import second_passes
 
-    if not -1 <= threshold <= 1:
-        raise LocigraphError(f"threshold is {threshold}; expected a cosine from -1 to 1")
+    options.check_cosine(threshold)
     client = client_if_named("category", llm, max_tokens=max_tokens, max_cost=max_cost)
 
     def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: second_passes.Stopped) -> Classified:

@@ -93,26 +93,19 @@ def recall(
     from locigraph.consolidation.ledger import Ledger
     from locigraph.kg.types import Scope
     from locigraph.memory import Memory
+    from locigraph.memory.asked_question import AskedQuestion
     from locigraph.memory.recalled import Recalled
     from locigraph.serving.running import running_server
 
     options.check_named(space, Scope(user, agent))
-    options.check_recall(
-        question,
-        top_k=top_k,
-        budget_tokens=budget_tokens,
-        budget_kinds=budget_kinds,
-        as_of=as_of,
-        strategy=strategy,
-        fold=fold,
-        min_confidence=min_confidence,
-    )
     asked: dict[str, Any] = {
-        "question": question, "space": opening.space_of(space, store), "user": user, "agent": agent, "top_k": top_k,
+        "question": question, "space": space, "user": user, "agent": agent, "top_k": top_k,
         "budget_tokens": budget_tokens, "budget_kinds": budget_kinds, "as_of": as_of, "strategy": strategy,
         "speaker": speaker, "fold": fold, "include_superseded": include_superseded, "filter": filter,
         "min_confidence": min_confidence,
     }  # fmt: skip
+    AskedQuestion(**asked)  # raises before anything is opened
+    asked["space"] = opening.space_of(space, store)
     # A server has the parts of its own start; a question that names others cannot be asked there.
     parts_of_its_own = (index, encoder, checkpoint, queries, reranker)
     server = running_server(store) if parts_of_its_own == (IndexSettings(), REMEMBERED, DEFAULT, None, None) else None

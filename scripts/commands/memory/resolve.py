@@ -30,15 +30,14 @@ def resolve(
         checkpoint: Checkpoint whose graph embeddings are kept up to date, for v2; ``default`` for the one that the
             store remembers, or the shipped one; null for none.
     """
+    from locigraph.assembly import options
     from locigraph.consolidation.merging import Merged, Merger
     from locigraph.kg.embedded_text import TextEncoder
-    from locigraph.kg.errors import LocigraphError
     from locigraph.kg.store import Store
     from locigraph.kg.types import SpaceId
     from locigraph.scripts.commands.memory import second_passes
 
-    if not 0 < threshold <= 1:
-        raise LocigraphError(f"threshold is {threshold}; expected a cosine above 0 and up to 1")
+    options.check_cosine(threshold)
 
     def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: second_passes.Stopped) -> Merged:
         return Merger(graph, plain, threshold=threshold).run(space, is_stopped=is_stopped)

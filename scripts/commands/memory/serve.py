@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import locigraph
 from locigraph.assembly.batch_jobs import require_servers
 from locigraph.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings
-from locigraph.kg.errors import LocigraphError
+from locigraph.kg.errors import LocigraphError, how_to_install
 from locigraph.kg.store.engine import shown_url
 
 if TYPE_CHECKING:
@@ -194,8 +194,7 @@ def _require_extra() -> None:
     missing = [name for name in _EXTRA if find_spec(name) is None]
     if missing:
         raise LocigraphError(
-            f"locigraph serve needs the extra 'serve' ({', '.join(missing)} not installed); "
-            "run pip install 'locigraph[serve]'"
+            f"locigraph serve needs the extra 'serve' ({', '.join(missing)} not installed); {how_to_install('serve')}"
         )
 
 

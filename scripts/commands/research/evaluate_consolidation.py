@@ -53,7 +53,7 @@ def evaluate_consolidation(
     """
     import json
 
-    from locigraph.assembly import defaults, graphs, opening
+    from locigraph.assembly import defaults, graphs, opening, options
     from locigraph.assembly.language_models import clients_of
     from locigraph.consolidation.ledger import Ledger
     from locigraph.consolidation.protocols import MeteredExtractor
@@ -62,8 +62,7 @@ def evaluate_consolidation(
     from locigraph.kg.store import Store
     from locigraph.scripts.experiments import extracting_models as models
 
-    if not 0 < threshold <= 1:
-        raise LocigraphError(f"threshold is {threshold}; expected a cosine above 0 and up to 1")
+    options.check_cosine(threshold)
     loaded = opening.read_corpus(corpus)
     lacking = [conversation.space for conversation in loaded.conversations if conversation.extractions.is_empty]
     if lacking:

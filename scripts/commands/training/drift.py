@@ -44,9 +44,10 @@ def drift(
         raise LocigraphError(
             "checkpoint is null; drift compares with what a checkpoint encodes, so name one with --checkpoint"
         )
+    named = opening.space_of(space, store)
     with opening.existing_store(store) as graph:
-        if space is not None:
-            graph.require_space(SpaceId(space))
+        if named is not None:
+            graph.require_space(SpaceId(named))
         text_encoder = opening.text_encoder(defaults.encoder_settings(encoder, graph, checkpoint))
 
         from locigraph.training.live_embeddings import Drift  # imports PyTorch
@@ -55,7 +56,7 @@ def drift(
             embeddings, reason = defaults.opened_embeddings(graph, vectors, text_encoder, checkpoint)
             if embeddings is None:
                 raise LocigraphError(f"drift cannot be measured: {reason}")
-            spaces = graph.spaces() if space is None else [SpaceId(space)]
+            spaces = graph.spaces() if named is None else [SpaceId(named)]
             found: dict[str | None, Drift] = {each: embeddings.drift(each) for each in spaces}
     if space is None:
         found[None] = sum(found.values(), Drift())

@@ -33,7 +33,7 @@ def test_capitals_inside_a_sentence_are_names_once_each() -> None:
 
 def test_a_package_that_is_absent_is_an_error_with_what_to_install() -> None:
     with pytest.raises(
-        NameModelError, match=r"no_such_package, which .* is not installed.* pip install 'locigraph\[spacy\]'"
+        NameModelError, match=r"no_such_package, which .* is not installed.* pip install .*'\.\[spacy\]'"
     ):
         SpacyNames("no_such_package")
 

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from locigraph.kg.types import SpaceId
-from locigraph.retrieval.errors import FilterError
 from locigraph.retrieval.index.hot_spaces import HotSearch, HotSpaces
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
 from locigraph.retrieval.protocols import SearchFilter, VectorMatch
@@ -51,10 +49,3 @@ def test_a_search_in_memory_needs_all_spaces_there() -> None:
     assert len(search.search(query, SearchFilter((SPACES[0], SPACES[1])), top_k=9)) == 5
     hot.keep_only([SPACES[1]])
     assert search.search(query, SearchFilter(SPACES[0]), top_k=1) == []
-
-
-def test_a_search_in_memory_refuses_what_the_index_refuses() -> None:
-    search, query = HotSearch(Elsewhere(), HotSpaces()), np.zeros(DIM, dtype=np.float32)
-    for scope in (SearchFilter(""), SearchFilter(()), SearchFilter("a", types=())):
-        with pytest.raises(FilterError):
-            search.search(query, scope, top_k=1)
