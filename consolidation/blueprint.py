@@ -129,6 +129,7 @@ class ContextNode:
         attributes: Further values that are stored with it.
         first_day: First day of the event, or first day on which the fact is true; None if unknown.
         superseded_at: When the graph learnt that another fact replaces it; None if none does.
+        known_at: When the graph learnt it; None if unknown.
     """
 
     id: NodeId
@@ -137,6 +138,7 @@ class ContextNode:
     attributes: Attributes = field(default_factory=dict)
     first_day: date | None = None
     superseded_at: datetime | None = None
+    known_at: datetime | None = None
 
 
 def check_blueprint(

@@ -121,8 +121,9 @@ class SpaceState:
             self._planned_by.setdefault(turn_id, {})[node.id] = None
         first_day = None if node.valid_from is None else node.valid_from.date()
         self.planned[node.id] = ContextNode(
-            node.id, node.type, node.description, node.attributes, first_day, self._superseded_at.get(node.id)
-        )
+            node.id, node.type, node.description, node.attributes, first_day, self._superseded_at.get(node.id),
+            node.created_at,
+        )  # fmt: skip
         if node.status == NodeStatus.ARCHIVED:
             self._archived.add(node.id)
 

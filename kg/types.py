@@ -24,6 +24,14 @@ NodeId = NewType("NodeId", str)
 Scalar = str | int | float | bool
 Attributes = Mapping[str, str | int | float | bool | list[str]]
 
+
+def states_same(value: object, other: object) -> bool:
+    """Whether two facts, given the attribute ``value`` of each, state the same, one of them perhaps in more words."""
+    if value is None or other is None:
+        return False
+    return f"{value} ".startswith(f"{other} ") or f"{other} ".startswith(f"{value} ")
+
+
 #: Recorded time of undated turns: earlier than every real date, so that they are visible at any ``as_of``.
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 

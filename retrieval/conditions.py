@@ -1,14 +1,15 @@
 """Conditions on hits, in the form that users of vector databases know: ``{"project": {"$ne": "boats"}}``.
 
 A condition names a key of the metadata of turns, or one of ``$speaker``, ``$session``, ``$turn``, ``$spoken_at`` and
-``$type`` (of the node). A value stands for ``$eq``; several conditions of an object must all hold. A hit whose words
-come from several turns is kept only if all of these satisfy the filter, so that what is excluded never comes back in
-the words of a summary.
+``$type`` (of the node). Times in ISO 8601 are compared as times, whatever their zones. A value stands for ``$eq``;
+several conditions of an object must all hold. A hit whose words come from several turns is kept only if all of these
+satisfy the filter, so that what is excluded never comes back in the words of a summary.
 """
 
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -32,6 +33,8 @@ _OWN: dict[str, Callable[[Said, str], Scalar | None]] = {
 _ORDERED = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
 _OPERATORS = ("$eq", "$ne", "$in", "$nin", *_ORDERED, "$exists")
 _JOINED = ("$and", "$or", "$not")
+# A time with a clock; a day alone stays a text, which orders days rightly.
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:?\d\d)?")
 
 
 def parsed(given: object) -> Condition:
@@ -70,7 +73,7 @@ class _Parser:
             known = [*_OWN, *_JOINED]
             raise LocigraphError(f"{where}: {key!r} is not known{nearest(key, known)}; known: {', '.join(known)}")
         tests = self._tests(key, value, where)
-        read: Callable[[Said, str], Scalar | None] = _OWN.get(key) or (lambda said, _: said.metadata.get(key))
+        read: Callable[[Said, str], Scalar | None] = _OWN.get(key) or (lambda said, _: _held(said, key))
 
         def holds(said: Said, kind: str) -> bool:
             found = read(said, kind)
@@ -111,12 +114,27 @@ class _Parser:
     def _value(self, key: str, value: object, where: str) -> Scalar:
         made = scalar_of(value, where)
         if key != "$spoken_at":
-            return made
+            return _in_utc(made)
         try:
             time = datetime.fromisoformat(str(made))
         except ValueError as error:
             raise LocigraphError(f"{where} is {shortened(value)}; expected a time in ISO 8601 ({error})") from None
         return str(scalar_of(time, where))
+
+
+def _in_utc(value: Scalar) -> Scalar:
+    """A time as ``Memory.add`` stores one, so that it compares with others; any other value as it is."""
+    if not isinstance(value, str) or not _TIME.fullmatch(value):
+        return value
+    try:
+        return in_utc(datetime.fromisoformat(value)).isoformat()
+    except (ValueError, OverflowError):
+        return value
+
+
+def _held(said: Said, key: str) -> Scalar | None:
+    value = said.metadata.get(key)
+    return None if value is None else _in_utc(value)
 
 
 def _all(parts: Sequence[Condition]) -> Condition:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
@@ -79,7 +80,9 @@ class RuleExtractor:
         replaceable = {
             id_: node
             for id_, node in own.items()
-            if node.superseded_at is None or node.superseded_at > turn.recorded_at
+            if (node.superseded_at is None or node.superseded_at > turn.recorded_at)
+            # A turn may be added late, but it ends nothing that was said after it.
+            and (turn.spoken_at is None or node.known_at is None or node.known_at <= turn.spoken_at)
         }
         # A superseded fact that is said again is true again, and a new fact.
         known = {
@@ -97,6 +100,8 @@ class RuleExtractor:
                     operations.append(UpdateNode(repeated.id))
                     updated.add(repeated.id)
                 continue
+            if slot is not None:
+                operations = _without_corrected(operations, slot, ref)
             attributes = {"speaker": turn.speaker} | ({} if slot is None else {"slot": slot.name, "value": slot.value})
             node_type = "event_node" if is_event else "knowledge_node"
             operations.append(AddNode(ref, node_type, draft, (turn.turn_id,), attributes=attributes))
@@ -116,6 +121,16 @@ class RuleExtractor:
         """The facts, topics and names that ``plan`` will find."""
         nothing = Context((), ())
         return [text for turn in turns for text in embedded_texts(self.plan(turn, nothing), turn)]
+
+
+def _without_corrected(operations: Sequence[Operation], slot: Slot, ref: str) -> list[Operation]:
+    """The operations without what a later sentence of the turn, the node ``ref``, corrects: "at 9. Sorry, at 10"."""
+    gone = {each.ref for each in operations if isinstance(each, AddNode) and slot.replaces(each.attributes)}
+    kept = [each for each in operations if not (isinstance(each, AddNode) and each.ref in gone)]
+    return [
+        replace(each, successor=ref) if isinstance(each, SupersedeNode) and each.successor in gone else each
+        for each in kept
+    ]
 
 
 def embedded_texts(plan: Blueprint, turn: Turn) -> list[str]:
@@ -200,7 +215,7 @@ def _memorable(turn: Turn) -> list[_Memorable]:
     for sentence, own_words in unquoted(sentences(turn.text)):
         after, before = before, own_words
         is_told = _OF_SPEAKER.search(sentence) or (not is_long and _OF_PAST.search(sentence))
-        if sentence.endswith("?") or (is_long and not is_told):
+        if sentence.endswith("?") or sentence.startswith(">") or (is_long and not is_told):
             continue
         slot, corrected = stated_slot(own_words, turn.speaker), corrected_value(own_words, after=after)
         is_news = slot is not None or (corrected is not None and not is_long)

@@ -79,6 +79,20 @@ _JOINED = re.compile(r"\b(?:and|or|nor) $", re.IGNORECASE)
 _LOOK_BACK = 20  # characters, more than any of these words have
 
 
+_SAYING = (
+    r"(?:says?|said|writes?|wrote|texts?|texted|messaged|repl(?:y|ies|ied)|answers?|answered|asks?|asked|tells?|told"
+    r"|shouts?|shouted|goes)(?: [\w'’]{1,30}){0,3}"
+)
+# What follows is somebody's words: "Tom wrote: I quit", "She told me, I am leaving", "Tom: I lost my keys", and what
+# was forwarded. Before "I", a word and a colon may also be a heading of one's own: "Update: I got the job".
+_REPORTING = re.compile(
+    rf"\b{_SAYING}: (?=\S)|(?<!\bI )\b{_SAYING}, (?=(?:I|[Mm]y)\b)|^\[?(?:Forwarded|Fwd)\b"
+    r"|^(?!(?:Update|Edit|Note|News|Plan|Also|Me|Reminder|Today|Yesterday|Tomorrow|Problem|Fact|Confession|Warning|Tip"
+    r"|Summary|Question|Answer|Reason|Result|Status|Honestly|Sorry|Background|Context|Goal|Ps|PS|Btw|BTW|FYI)\b)"
+    r"[A-Z]\w{1,20}: (?=(?:I|I['’]\w{1,2}|My)\b)"
+)
+
+
 def sentences(text: str) -> list[str]:
     """The non-empty sentences of an utterance, without surrounding whitespace."""
     return [part.strip() for part in _BREAK.split(text) if part.strip()]
@@ -88,14 +102,17 @@ def unquoted(parts: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Each sentence of a text together with its part outside quotations, which may span sentences.
 
     The second text is the first with blanks in place of what is quoted. A sentence that begins with ">", as in e-mails,
-    is a quotation, and so is one after a sentence that ends in a colon.
+    is a quotation, and so is one after a sentence that ends in a colon, and what follows "Tom wrote:" in a sentence.
     """
     is_quoted = is_announced = False
     for sentence in parts:
         pieces = _QUOTE.split(sentence)
         own_words = " ".join(_blank(piece) if (at % 2 == 1) != is_quoted else piece for at, piece in enumerate(pieces))
         is_told = not (sentence.startswith(">") or is_announced)
-        yield sentence, _SINGLE_QUOTED.sub(lambda match: _blank(match[0]), own_words) if is_told else _blank(sentence)
+        own_words = _SINGLE_QUOTED.sub(lambda match: _blank(match[0]), own_words) if is_told else _blank(sentence)
+        if reporting := _REPORTING.search(own_words):
+            own_words = own_words[: reporting.end()] + _blank(own_words[reporting.end() :])
+        yield sentence, own_words
         is_quoted ^= len(pieces) % 2 == 0
         is_announced = sentence.endswith(":")
 

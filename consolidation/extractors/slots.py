@@ -14,7 +14,7 @@ from typing import NamedTuple
 from locigraph.kg.language.calendar_names import MONTHS, WEEKDAYS
 from locigraph.kg.language.terms import stem
 from locigraph.kg.language.tokens import STOP_WORDS, words
-from locigraph.kg.types import Attributes
+from locigraph.kg.types import Attributes, states_same
 
 _ADVERB_WORDS = (
     "now|currently|just|recently|finally|still|already|actually|officially|happily|mostly|definitely|probably"
@@ -31,13 +31,21 @@ _NO_WORK = (
     "|now|again|since|until|near|who|which|that|this|these|every|so|because|while|when|where"
 )
 _WORK = rf"(?P<value>\w+(?: (?!(?:{_NO_WORK})\b)\w+)?)"
+# What a favourite does or is like, instead of what it is: "is playing in May", "is closed", "is in Rome".
+_NO_FAVOURITE = (
+    r"(?:no|not|so|too|very|really|always|often|never|in|on|at|from|near|under|by|with|about|back|over|out|open|closed"
+    r"|closing|gone|sold|coming|expensive|cheap|empty|full|broken|here|there|\w{1,30}ing \w)\b|\w{1,30}ing \w"
+)
 _SLOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "home",
         re.compile(rf"{_I_AM} (?:(?:live|living)(?: now| back| over)* in|moved(?: now| back| over)* to) {_PLACE}"),
     ),
     ("work", re.compile(rf"(?:{_WORKING}|\b[Mm]y (?:new|current) job)(?: now)? (?:is )?as an? {_WORK}")),
-    ("favourite", re.compile(rf"{_MY}favou?rite (?P<what>\w+) is (?:{_ADVERB} )*(?!no\b)(?P<value>[\w'’ ]+)")),
+    (
+        "favourite",
+        re.compile(rf"{_MY}favou?rite (?P<what>\w+) is (?:{_ADVERB} )*(?!{_NO_FAVOURITE})(?P<value>[\w'’ ]+)"),
+    ),
 )
 # What something has one of, in plain words: "The rent is 900 now", "June has the spare key". Values are names, numbers,
 # days and times, since what else something "is" seldom excludes what it was before.
@@ -85,6 +93,16 @@ _ATTRIBUTES = (
 _NO_THING = STOP_WORDS.union(
     words("name thing one point time day problem question answer best worst first last next other same idea truth")
 )
+# What several people have at a time, also where one says "the".
+_SHARED = words(
+    "flu cold measles mumps covid virus fever cough hiccups shivers job right power chance rest most morning afternoon "
+    "evening night week weekend"
+)
+# Words after which a further value stands beside the earlier one.
+_ALSO = re.compile(r"\b(?:too|also|as well|either|another|both)\b", re.IGNORECASE)
+# What holds on some days or for some purpose stands beside what holds in general: "at 10 on Sundays", "30 for heating".
+_FOR_SOME = re.compile(r"[^,;.]{0,20}\b(?:on \w{3,6}days|for (?!now\b|good\b|sure\b|real\b)[a-z])")
+_NO_WORKER = words("team pair group couple crew family unit whole rule result treat favour favor hobby")
 _NO_VALUE = STOP_WORDS.union(words("everyone nobody somebody someone everybody"))
 _TIME = re.compile(
     r"\d{1,2}(?::\d\d)?(?: ?[ap]\.?m)?$|\d{1,4}(?:st|nd|rd|th)\b"
@@ -181,8 +199,7 @@ class Slot(NamedTuple):
 
     def replaces(self, attributes: Attributes) -> bool:
         """Whether a fact with these attributes has another value of the slot, and not only a longer or shorter one."""
-        earlier = str(attributes.get("value"))
-        is_same = f"{earlier} ".startswith(f"{self.value} ") or f"{self.value} ".startswith(f"{earlier} ")
+        is_same = states_same(attributes.get("value"), self.value)
         return self.is_change and attributes.get("slot") == self.name and not is_same
 
 
@@ -199,7 +216,9 @@ def stated_slot(sentence: str, speaker: str) -> Slot | None:
             is_denied = _DENIED.search(_last(_CLAUSE, before)) or _DENIED.search(value)
             if is_denied or _is_reported(before, sentence[match.end() :]):
                 continue
-            if (name == "home" and value.split()[0] in _NO_PLACE) or (name == "work" and _BESIDES.search(sentence)):
+            if name == "home" and value.split()[0] in _NO_PLACE:
+                continue
+            if name == "work" and (value.split()[-1] in _NO_WORKER or _BESIDES.search(sentence)):
                 continue
             what = f":{groups['what'].lower()}" if "what" in groups else ""
             return Slot(f"{speaker}:{name}{what}", value)
@@ -220,9 +239,13 @@ def _stated_attribute(sentence: str, speaker: str) -> Slot | None:
                 continue
             if name == "employer" and _BESIDES.search(sentence):
                 continue
+            if name in ("holder", "given") and (thing[-1] in _SHARED or _ALSO.search(f"{match[0]}{after[:40]}")):
+                continue
             owner = (groups.get("owner") or "the").lower()
             whose = "" if owner in ("the", "my", "our") else f"{owner}:"
             what = f":{whose}{' '.join(map(stem, thing))}" if thing else ""
+            if _FOR_SOME.match(after):
+                continue
             clause = f"{_last(_REPORT, before)}{match[0]}{_REPORT.split(after, maxsplit=1)[0]}"
             is_change = bool(
                 groups.get("fresh") or name == "given" or _CHANGED.search(clause) or _UNLIKE.search(clause)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import lzma
-import re
 import tempfile
 import zipfile
 import zlib
@@ -12,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from locigraph.kg.corpora.parsing import MAX_FILE_BYTES
+from locigraph.kg.corpora.slack import DAY_FILE
 from locigraph.kg.errors import CorpusFileError
 
 # Files that hold all conversations of an export, whatever stands beside them.
 _WHOLE = ("conversations.json", "result.json")
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}\.json")  # of a channel of Slack, in its folder
 _READ = (".json", ".jsonl", ".txt", ".mbox")
 
 
@@ -43,11 +42,13 @@ def _unpacked(archive: zipfile.ZipFile, path: str, place: Path) -> Path:
     names = [each for each in archive.namelist() if each.endswith(_READ) and _is_inside(each)]
     if whole := [each for each in names if PurePosixPath(each).name in _WHOLE][:1]:
         return _written(archive, path, whole, place) / PurePosixPath(whole[0])
-    if days := [each for each in names if "/" in each and _DAY.fullmatch(PurePosixPath(each).name)]:
-        top = PurePosixPath(days[0]).parent.parent  # without users.json it may be a single channel
-        users = str(top / "users.json")
-        written = _written(archive, path, [*days, *([users] if users in names else [])], place)
-        return written / (top if users in names else PurePosixPath(days[0]).parent)
+    if days := [each for each in names if "/" in each and DAY_FILE.fullmatch(PurePosixPath(each).name)]:
+        channels = {PurePosixPath(each).parent for each in days}
+        first = min(channels)
+        users = str(first.parent / "users.json")
+        has_users = users in names
+        written = _written(archive, path, [*days, *([users] if has_users else [])], place)
+        return written / (first.parent if has_users or len(channels) > 1 else first)
     if len(names) != 1:
         shown = ", ".join(sorted(names)[:5])
         raise CorpusFileError(path, f"it holds {len(names)} files ({shown})", "unpack it and name one of them")

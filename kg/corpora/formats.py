@@ -1,6 +1,6 @@
 """The table of corpus formats; to add a format, add a file and a row here.
 
-A file whose format is not named has that of the first row that recognises it.
+A file whose format is not named has the one that ``kg.corpora.recognition`` sees in it; of two, the first row here.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ FORMATS: Table[CorpusFormat] = Table(
         claude.FORMAT,
         telegram.FORMAT,
         discord.FORMAT,
-        slack.FORMAT,
         messages.FORMAT,
+        slack.FORMAT,
         whatsapp.FORMAT,
         imessage.FORMAT,
         mbox.FORMAT,

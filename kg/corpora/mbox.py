@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import re
 from email import message_from_bytes, policy
+from email.message import MIMEPart
 from email.utils import parseaddr
 from operator import attrgetter
 from pathlib import Path
@@ -19,9 +20,19 @@ from locigraph.kg.times import in_utc, is_in_range
 from locigraph.kg.types import SpaceId
 
 _FROM = re.compile(r"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\r\n]{0,1000}\r?\n(?=[A-Za-z-]{1,60}: )")
-# "On Monday Ana wrote:", before what is quoted, which may break in the middle.
+# "On Monday Ana wrote:", before what is quoted, which may break in the middle; or a line with an address, or a day and
+# a clock. Any other line that ends in a colon may be the writer's own.
+_ON = r"(?:On|Am|Le|El|Il|Op|Em)\b"
+_SAYS = r"(?:wrote|schrieb|écrit|escribió|scritto|schreef)\b[^\n]{0,60}"
+_NAMED = r"[A-ZÀ-Ý][\w.'-]{0,30}(?: [A-ZÀ-Ý][\w.'-]{0,30}){0,3} "
+_STAMPED = r"(?=[^\n]{0,200}(?:\S@\S|\d[./-]\d{1,2}\b[^\n]{0,80}\d:\d\d|\d:\d\d[^\n]{0,80}\d[./-]\d{1,2}\b))"
+_END = r":\n\n?(?=>)"
+_DATED_ON = rf"{_ON}(?=[^\n]{{0,200}}(?:\d:\d\d|\d{{4}}|@))[^\n]{{0,200}}"
+_SHORT_ON = rf"{_ON}(?: [^\n ]{{1,30}}){{1,4}} "
 _WROTE = re.compile(
-    r"^(?:[^\n]{1,200}\n)?[^\n]{0,200}(?:wrote|schrieb|écrit|escribió|scritto|schreef)[^\n]{0,60}:\n\n?(?=>)|^[^\n]{1,200}:\n\n?(?=>)",
+    rf"^{_ON}[^\n]{{1,200}}\n(?!{_ON})[^\n]{{0,200}}{_SAYS}{_END}"
+    rf"|^(?:{_DATED_ON}|{_SHORT_ON}|{_STAMPED}[^\n]{{0,200}}|{_NAMED}){_SAYS}{_END}"
+    rf"|^{_STAMPED}[^\n]{{1,200}}{_END}",
     re.MULTILINE,
 )
 _ESCAPED = re.compile(r"^>(>{0,9}From )", re.MULTILINE)  # as mailboxes write lines that begin with "From "
@@ -65,7 +76,7 @@ def _said(path: str, where: str, content: bytes) -> Utterance:
         date, subject = mail["Date"], str(mail["Subject"] or "")
         time = None if date is None else date.datetime
         part = mail.get_body(("plain",))
-        body = "" if part is None else str(part.get_content())
+        body = "" if part is None else _text_of(part)
         turn_id = str(mail["Message-ID"] or "").strip()
     except Exception as error:  # the parser trusts some headers, and fails on others in many ways
         raise CorpusFormatError(path, None, where, content[:40], f"a readable mail ({error})") from None
@@ -79,6 +90,18 @@ def _said(path: str, where: str, content: bytes) -> Utterance:
     time = in_utc(time)
     words = f"{subject.strip()}\n{text}".strip() if text else ""
     return Utterance(turn_id, time.date().isoformat(), speaker, words, time)
+
+
+def _text_of(part: MIMEPart) -> str:
+    """The text of a part; one in an encoding that nobody knows is read as UTF-8, or else as Latin-1."""
+    try:
+        return str(part.get_content())
+    except LookupError:
+        content = bytes(part.get_payload(decode=True) or b"")
+        try:
+            return content.decode()
+        except UnicodeDecodeError:
+            return content.decode("latin-1")
 
 
 def _own_words(body: str) -> str:

@@ -24,6 +24,8 @@ from locigraph.kg.times import TIME_RANGE, in_utc, is_in_range
 from locigraph.kg.types import UNSTORABLE, SpaceId, Turn, TurnId, title_of
 
 _NOT_SPACE = re.compile(r"\S")
+_EPOCH = re.compile(r"\d{9,13}(?:\.\d{1,9})?")
+_MILLISECONDS = 10**11  # as seconds it would be the year 5138
 
 
 @dataclass(frozen=True)
@@ -114,10 +116,11 @@ class Record:
         return self.time(key, datetime.fromisoformat, "an ISO 8601 date-time")
 
     def epoch(self, key: str) -> datetime:
-        """The time of a key whose value is seconds since 1970, as a number or a string of digits."""
+        """The time of a key whose value is seconds or milliseconds since 1970, as a number or a string of digits."""
         value = self.data.get(key)
         try:
-            time = datetime.fromtimestamp(float(value), tz=UTC)
+            seconds = float("nan" if isinstance(value, bool) else value)
+            time = datetime.fromtimestamp(seconds / 1_000 if seconds > _MILLISECONDS else seconds, tz=UTC)
         except (TypeError, ValueError, OverflowError, OSError):
             raise self.error(key, value, "seconds since 1970") from None
         if not is_in_range(time):
@@ -127,7 +130,8 @@ class Record:
     def moment(self, key: str) -> datetime | None:
         """The time of a key whose value is ISO 8601 or seconds since 1970; None if absent, null or blank."""
         value = self.data.get(key)
-        return self.timestamp(key) if value is None or isinstance(value, str) else self.epoch(key)
+        is_number = isinstance(value, str) and _EPOCH.fullmatch(value.strip())
+        return self.timestamp(key) if value is None or (isinstance(value, str) and not is_number) else self.epoch(key)
 
     def time(self, key: str, read: Callable[[str], datetime], expected: str) -> datetime:
         """The time to which ``read`` converts the string value of a key, in UTC; read as UTC if it has no zone."""

@@ -26,6 +26,8 @@ _DATE = re.compile(r"<!date\^[^<>|]{1,200}\|([^<>]{0,200})>")  # of which the te
 _GROUP = re.compile(r"<!(here|channel|everyone|subteam)(?:\^[A-Z0-9]{1,30})?(?:\|@?([^<>]{0,80}))?>")
 _LINK = re.compile(r"<(?:https?|mailto)[^<>|]{0,2000}\|([^<>]{1,2000})>")
 
+#: Name of a file of a channel.
+DAY_FILE = re.compile(r"\d{4}-\d{2}-\d{2}\.json")
 # Subtypes of messages that people and apps write; the others are notices.
 _SAID = (None, "thread_broadcast", "me_message", "file_share", "bot_message")
 # Elements of blocks of which each stands on a line of its own.
@@ -41,9 +43,12 @@ def read(path: str) -> Corpus:
         CorpusFormatError: If there is no file, or nothing can be read; says where.
     """
     given, skipped, digest = Path(path), Skipped(), hashlib.sha256()
-    is_whole = given.is_dir() and (given / "users.json").is_file()
     folder = given if given.is_dir() else given.parent
-    channels = sorted(each for each in folder.iterdir() if each.is_dir()) if is_whole else [folder]
+    within = sorted(each for each in folder.iterdir() if each.is_dir() and any(each.glob("*.json")))
+    # Some exports come without the list of people.
+    has_days = any(DAY_FILE.fullmatch(each.name) for each in folder.iterdir())
+    is_whole = given.is_dir() and ((given / "users.json").is_file() or (bool(within) and not has_days))
+    channels = within if is_whole else [folder]
     names = _names(folder / "users.json" if is_whole else folder.parent / "users.json", skipped)
     conversations = []
     for channel in channels:
@@ -52,10 +57,7 @@ def read(path: str) -> Corpus:
             raise CorpusFormatError(path, None, "(folder)", path, "a channel's folder with a JSON file for each day")
         space, found = SpaceId(channel.resolve().name), dict[str, Utterance]()
         for file in files:
-            text = decode(str(file))
-            digest.update(text.encode())
-            kind = "a list of messages"
-            for message in listed_records(str(file), text, kind, skipped=skipped, kind="messages", conversation=space):
+            for message in _messages(file, space, digest, skipped):
                 with skipped.unreadable("messages"):
                     for utterance in _said(message, names, skipped):
                         if found.setdefault(utterance.turn_id, utterance) != utterance:
@@ -64,6 +66,17 @@ def read(path: str) -> Corpus:
         conversations.append(Conversation(space, number_turns(space, said)))
     notes = skipped.notes(has_turns=any(each.turns for each in conversations))
     return Corpus(tuple(conversations), notes=notes, sha256=digest.hexdigest())
+
+
+def _messages(file: Path, space: SpaceId, digest: hashlib._Hash, skipped: Skipped) -> list[Record]:
+    """The messages of a file; none if it cannot be read."""
+    messages: list[Record] = []
+    with skipped.unreadable("files"):
+        text = decode(str(file))
+        digest.update(text.encode())
+        kind = "a list of messages"
+        messages = listed_records(str(file), text, kind, skipped=skipped, kind="messages", conversation=space)
+    return messages
 
 
 def _said(message: Record, names: dict[str, str], skipped: Skipped) -> Iterator[Utterance]:

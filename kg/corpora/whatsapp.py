@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
@@ -127,7 +128,8 @@ def read(path: str) -> Corpus:
         speaker = said[0].translate(_INVISIBLE).strip().removeprefix("~").strip()  # "~ Ana" is in no address book
         text = _EDITED.sub("", said[1].translate(_INVISIBLE)).rstrip()
         utterances.append(Utterance(names.name(time, speaker, text), time.date().isoformat(), speaker, text, time))
-    space = SpaceId(Path(path).stem)
+    # signal-export gives every chat the same file name, in a folder with the name of the chat.
+    space = SpaceId(Path(path).resolve().parent.name if Path(path).name == "chat.md" else Path(path).stem)
     notes = [*skipped.notes(has_turns=bool(utterances))]
     if not is_known:
         notes.append("no date shows whether the day or the month comes first; dates were read with the day first")
@@ -227,7 +229,10 @@ def _without_pasted(messages: Sequence[tuple[datetime, _Message]]) -> Iterator[t
 
 
 def _order(path: str, messages: list[_Message]) -> tuple[tuple[int, int, int], bool]:
-    """Indexes of year, month and day among the numbers of a date, and whether the file determines them."""
+    """Indexes of year, month and day among the numbers of a date, and whether the file determines them.
+
+    A number above 12 does, or else that only one of the two orders lets the chat run forward.
+    """
     if messages[0].numbers[0] > 31:  # all have the same form
         return (0, 1, 2), True
     day_first = [message for message in messages if message.numbers[0] > 12]
@@ -236,7 +241,17 @@ def _order(path: str, messages: list[_Message]) -> tuple[tuple[int, int, int], b
         said = f"the day first, as in line {day_first[0].line}"
         raise CorpusFormatError(path, None, f"line {month_first[0].line}", month_first[0].numbers, said)
     # Few that contradict the others cannot be read, which is counted.
-    return ((2, 0, 1) if len(month_first) > len(day_first) else (2, 1, 0)), bool(day_first or month_first)
+    if day_first or month_first:
+        return ((2, 0, 1) if len(month_first) > len(day_first) else (2, 1, 0)), True
+    # A chat runs forward.
+    backward = {order: _steps_back(messages, order) for order in ((2, 1, 0), (2, 0, 1))}
+    return min(backward, key=lambda order: backward[order]), len(set(backward.values())) > 1
+
+
+def _steps_back(messages: Sequence[_Message], order: tuple[int, int, int]) -> int:
+    """How often a message has an earlier day than the one before it, if its numbers are read in an order."""
+    days = [tuple(message.numbers[place] for place in order) for message in messages]
+    return sum(day < before for before, day in pairwise(days))
 
 
 def _time(path: str, message: _Message, order: tuple[int, int, int]) -> datetime:

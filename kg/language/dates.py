@@ -90,6 +90,14 @@ _FUTURE_VERB = re.compile(
     r"\b(?:will|won[’']t|going to|gonna)\b|[’']ll\b|(?:\b(?:am|is|are|s?he[’']s|it[’']s)|[’'](?:m|re))"
     r" (?:(?!an? |the |my |this )\w+ )?(?!\w*thing\b|morning|evening)\w+ing\b"
 )
+# "The exam is on Monday", "there's a concert on Friday", "I fly to Rome on Friday": plans in the present tense.
+_SCHEDULED = re.compile(
+    r"(?:(?:\b(?:am|is|are)|\b(?:it|he|she|that|this)['’]s|['’](?:m|re))"
+    r"(?: (?:not|now|only|back|off|away|out|in|home|here|there|free|busy|open|closed|due|scheduled|planned|set))?"
+    r"|\bthere(?:['’]s| is| are)(?: [\w'’-]{1,30}){1,6}"
+    r"|\b(?:leaves?|starts?|begins?|arrives?|departs?|opens?|lands?|fly|flies|returns?|meets?|travels?)"
+    r"(?: [\w'’-]{1,30}){0,4}) ?$"
+)
 _FUTURE_SIGN = re.compile(
     r"\b(?:(?:have|[’']ve got) (?:an?|my|the)|see (?:my|the|you)|appointments?|due|plan(?:s|ning)?|next(?! to))\b"
 )
@@ -108,7 +116,7 @@ def resolve_times(text: str, spoken_on: date | None) -> list[TimeExpression]:
     """Time expressions of a text, in order; where two overlap, the earlier one wins, then the longer one.
 
     "on Friday" is the last Friday, unless the words before it in its clause speak of the future ("I'm flying to Rome on
-    Friday"). "in two weeks" is left out after a verb in the past, where it is a duration.
+    Friday", "the exam is on Friday"). "in two weeks" is left out after a verb in the past, where it is a duration.
 
     Args:
         text: An utterance or a question.
@@ -256,12 +264,21 @@ def time_rules() -> tuple[Rule, ...]:
             lambda m, d: _nearest_days(d, m[1], int(m[2]), int(m[3])),
         ),
         (
+            rf"\b(?:from|between) {_SHORT_MONTH} {_NUMERAL} (?:to|and|until|till|through) {_NUMERAL}\b"
+            rf"(?! {_SHORT_MONTH}){_NO_YEAR}",
+            lambda m, d: _nearest_days(d, m[1], int(m[2]), int(m[3])),
+        ),
+        (
             rf"(?<!\d[.,])\b{_NUMERAL}(?: of)? {_SHORT_MONTH}(?!\w){_NO_YEAR}",
             lambda m, d: None if _is_verb(m, m[2]) else _nearest_days(d, m[2], int(m[1]), int(m[1])),
         ),
         (
             rf"\b{_SHORT_MONTH} {_NUMERAL}\b{_NO_YEAR}",
             lambda m, d: None if _is_verb(m, m[1]) else _nearest_days(d, m[1], int(m[2]), int(m[2])),
+        ),
+        (
+            rf"\b(?:in|during|between|from) {_MONTH}{_AND}{_MONTH}\b(?!,? (?:\d|of \d))",
+            lambda m, d: _months(d, m[1], m[2]),
         ),
         (
             rf"\b(?:in|during|since|by|early|late) {_MONTH}\b(?!,? (?:\d|of \d))",
@@ -284,6 +301,9 @@ def _tense(match: re.Match[str]) -> Literal["past", "future"] | None:
     clause = _TENSE_CLAUSE_BORDER.split(match.string[max(0, match.start() - _NEARBY) : match.start()])[-1]
     *before, rest = _PAST_VERB.split(clause)
     if _FUTURE_VERB.search(rest) or (not before and _FUTURE_SIGN.search(rest)):
+        return "future"
+    planned = _SCHEDULED.search(clause)  # which may end with "closed" or "planned"
+    if planned and not _PAST_VERB.search(clause, 0, planned.start()):
         return "future"
     return "past" if before else None
 
@@ -388,6 +408,13 @@ def _nearest_month(day: date, name: str, direction: int) -> Days:
         years = [y for y in years if (y, month) > (day.year, day.month)][:1]
     nearest = min(years, key=lambda y: abs((y - day.year) * 12 + month - day.month))
     return _month(nearest, month)
+
+
+def _months(day: date, first: str, last: str) -> Days | None:
+    """From the nearest month of a name to the next one of another."""
+    begin, _ = _nearest_month(day, first, 0)
+    end = _month(begin.year + (_month_number(last) < begin.month), _month_number(last))[1]
+    return begin, end
 
 
 def _nearest_days(day: date, name: str, first: int, last: int) -> Days | None:

@@ -24,7 +24,7 @@ from locigraph.kg.store import (
     turns,
 )
 from locigraph.kg.store.statements import chunks, rows_in
-from locigraph.kg.types import NodeStatus, SpaceId, TurnId
+from locigraph.kg.types import NodeStatus, SpaceId, TurnId, states_same
 
 _NO_NODE = 0  # keys start at 1
 _ARCHIVING = (MERGED_INTO, MERGED_BY, ARCHIVED_BY)  # attributes that say why a node is archived
@@ -129,9 +129,13 @@ def _followers(connection: Connection, space: SpaceId, doomed: AbstractSet[int])
 
 
 def _reopen_superseded(connection: Connection, doomed: Sequence[int]) -> None:
-    """Reopen the facts that doomed facts superseded: each gets the end of validity that it would have without them."""
+    """Reopen the facts that doomed facts superseded: each gets the end of validity that it would have without them.
+
+    Where a doomed fact was superseded itself, what superseded it takes its place.
+    """
     relations, nodes, versions = tables.relations, tables.nodes, tables.node_versions
     gone = set(doomed)
+    _inherit_successors(connection, gone)
     successors = select(relations.c.target, relations.c.created_at).where(relations.c.label == "SUPERSEDED_BY")
     superseded = select(relations.c.source, relations.c.created_at).where(relations.c.label == "SUPERSEDED_BY")
     for closed in list(rows_in(connection, superseded, relations.c.target, sorted(doomed))):
@@ -149,6 +153,35 @@ def _reopen_superseded(connection: Connection, doomed: Sequence[int]) -> None:
         # A fact whose own end came before it was superseded keeps that end.
         reopened = nodes.c.key == closed.source, nodes.c.valid_to == since
         connection.execute(update(nodes).where(*reopened).values(valid_to=end))
+
+
+def _inherit_successors(connection: Connection, doomed: AbstractSet[int]) -> None:
+    """Let the facts that doomed facts superseded be superseded by the lasting facts that superseded these.
+
+    One that states the same value again, as the attributes of a fact may tell, supersedes nothing.
+    """
+    relations = tables.relations.c
+    edges = select(tables.relations).where(relations.label == "SUPERSEDED_BY")
+    into = [edge for edge in rows_in(connection, edges, relations.target, sorted(doomed)) if edge.source not in doomed]
+    out_of: dict[int, list[Any]] = {}
+    for edge in rows_in(connection, edges, relations.source, sorted(doomed | {edge.source for edge in into})):
+        out_of.setdefault(edge.source, []).append(edge)
+    ends = {key for edges_ in out_of.values() for edge in edges_ for key in (edge.source, edge.target)}
+    nodes = rows_in(connection, select(tables.nodes.c.key, tables.nodes.c.attributes), tables.nodes.c.key, sorted(ends))
+    value_of = {node.key: node.attributes.get("value") for node in nodes}
+    for closed in into:
+        held = {edge.target for edge in out_of[closed.source]}
+        seen, waiting = {closed.target}, [closed.target]
+        while waiting:
+            for edge in out_of.get(waiting.pop(), ()):
+                if edge.target in doomed and edge.target not in seen:
+                    seen.add(edge.target)
+                    waiting.append(edge.target)
+                elif edge.target not in doomed and edge.target not in held:
+                    held.add(edge.target)
+                    if states_same(value_of[closed.source], value_of[edge.target]):
+                        continue
+                    connection.execute(insert(tables.relations).values(**{**edge._mapping, "source": closed.source}))
 
 
 def _reactivate(connection: Connection, space: SpaceId, mark: str, gone: AbstractSet[str]) -> None:

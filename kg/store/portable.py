@@ -147,6 +147,8 @@ def _row(table: sa.Table, row: object, number: int) -> dict[str, Any]:
         kinds = (dict, list) if isinstance(column.type, sa.JSON) else column.type.python_type
         if value is not None and not isinstance(value, kinds) and not (kinds is float and isinstance(value, int)):
             raise StoreError(f"line {number}: {table.name}.{name} is {shortened(value)}; expected another type")
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise StoreError(f"line {number}: {table.name}.{name} is {shortened(value)}; expected a smaller number")
         if value is None and not column.nullable:
             raise StoreError(f"line {number}: {table.name}.{name} is null")
     lacking = [c.name for c in table.columns if c.name not in row and not c.nullable and c.server_default is None]

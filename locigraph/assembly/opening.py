@@ -193,7 +193,10 @@ def vector_index(settings: IndexSettings, store: Store, *, is_reader: bool = Fal
     uri = index_uri(settings, store.url)
     if "://" not in uri:
         if is_reader and not Path(uri).exists():
-            raise LocigraphError(f"index {uri!r} does not exist; run locigraph build, or name another with --index.uri")
+            raise LocigraphError(
+                f"index {uri!r} does not exist; run locigraph verify, which makes it from the store, or name another "
+                "with --index.uri"
+            )
         return MilvusIndex(uri, is_reader=is_reader)
     identity = (store.setting(IDENTITY) or "") if is_reader else store.identity()
     namespace = f"store_{identity[:_IDENTITY_LENGTH]}_"

@@ -145,8 +145,8 @@ class AskedSpaces:
         if named is None:
             return None
         known = {normalised("NFC", speaker) for space in self.spaces for speaker in self._graph.speakers(space)}
-        is_one = isinstance(named, str) and ("," not in named or normalised("NFC", named) in known)
-        wanted = options.listed(named if is_one else names_in(named))
+        is_many = isinstance(named, str) and "," in named and normalised("NFC", named) not in known
+        wanted = options.listed(names_in(named) if is_many else named)
         if not wanted:
             raise LocigraphError("speaker is an empty list; name at least one speaker, or None for all")
         for name in wanted:

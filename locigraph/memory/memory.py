@@ -130,6 +130,8 @@ class Memory:
         """
         from locigraph.consolidation.extractors import EXTRACTORS
 
+        if not isinstance(path, str | Path):
+            raise LocigraphError(f"path is {shortened(path)}; expected that of a file, or the URL of a database")
         graph = Store(path) if access == "create" else opening.existing_store(str(path), access=access)
         try:
             parts = Parts(
@@ -802,4 +804,10 @@ class Memory:
 
 def _asked_questions(questions: Sequence[Mapping[str, Any]]) -> list[AskedQuestion | Exception]:
     """Questions of arguments of ``Memory.recall``, each or what is wrong with it."""
-    return [outcome(partial(AskedQuestion, **asked)) for asked in questions]
+
+    def asked_of(given: Mapping[str, Any]) -> AskedQuestion:
+        if not isinstance(given, Mapping):
+            raise LocigraphError(f"a question is {shortened(given)}; give each as the arguments of Memory.recall")
+        return AskedQuestion(**given)
+
+    return [outcome(partial(asked_of, each)) for each in questions]

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -457,6 +458,52 @@ def test_a_superseded_fact_is_closed_once_and_keeps_its_end(store: Store) -> Non
         "Ann lives in Faro": None,
     }
     assert ("Ann lives in Porto", "Ann lives in Lisbon") in edges(store, "SUPERSEDED_BY")
+
+
+@pytest.mark.parametrize(
+    ("forgotten", "left"),
+    [
+        (["t1"], {"Porto": 14, "Faro": None}),
+        (["t2"], {"Porto": 7, "Lisbon": None}),
+        (["t1", "t2"], {"Porto": None}),
+        (["t0"], {"Lisbon": 14, "Faro": None}),
+    ],
+)
+def test_where_the_middle_of_a_chain_is_forgotten_its_successor_supersedes_what_came_before(
+    store: Store, forgotten: list[TurnId], left: dict[str, int | None]
+) -> None:
+    store.append_turns(make_turns(["Porto"], ["Lisbon"], ["Faro"]))
+
+    def plan(turn: Turn, context: Context) -> Blueprint:
+        known = [each.id for each in context.nodes if each.superseded_at is None]
+        return Blueprint(
+            (node("n", f"Ann lives in {turn.text}", turn.turn_id), *(SupersedeNode(each, "n") for each in known))
+        )
+
+    consolidate(store, plan)
+    store.forget(SPACE, forgotten)
+    found = {n.description.split()[-1]: n.valid_to for n in store.nodes(SPACE, types=["knowledge_node"])}
+    assert found == {place: None if days is None else MONDAY + timedelta(days=days) for place, days in left.items()}
+    named = [tuple(text.split()[-1] for text in edge) for edge in edges(store, "SUPERSEDED_BY")]
+    assert named == [*pairwise(left)]
+
+
+def test_a_later_fact_of_the_same_value_does_not_inherit_what_a_forgotten_one_superseded(store: Store) -> None:
+    store.append_turns(make_turns(["800 euros"], ["950"], ["800 euros again"]))
+
+    def plan(turn: Turn, context: Context) -> Blueprint:
+        known = [each.id for each in context.nodes if each.superseded_at is None]
+        fact = AddNode(
+            "n", "knowledge_node", f"rent {turn.text}", (turn.turn_id,), attributes={"slot": "rent", "value": turn.text}
+        )
+        return Blueprint((fact, *(SupersedeNode(each, "n") for each in known)))
+
+    consolidate(store, plan)
+    store.forget(SPACE, [TurnId("t1")])
+    assert {n.description: n.valid_to for n in store.nodes(SPACE, types=["knowledge_node"])} == {
+        "rent 800 euros": None,
+        "rent 800 euros again": None,
+    }
 
 
 def test_forgetting_what_superseded_a_fact_reopens_it_though_times_run_backwards(store: Store) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -296,6 +297,44 @@ def test_of_a_whole_slack_export_every_channel_is_a_conversation(tmp_path: Path)
         written(tmp_path, f"{channel}/2024-05-01.json", [said_there])
     corpus = load_corpus("slack", str(tmp_path))
     assert said(corpus) == [("general", "Ana", "Hello"), ("plans", "Ana", "Lunch at noon")]
+
+
+@pytest.mark.parametrize("beside", [[], ["channels.json"]])
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_a_slack_export_without_its_list_of_people_is_read_whole(
+    beside: list[str], is_packed: bool, tmp_path: Path
+) -> None:
+    place = tmp_path / "export"
+    for channel in ("general", "plans"):
+        message = {"type": "message", "user": "U1", "ts": "1714557600.000100", "text": channel}
+        written(place, f"{channel}/2024-05-01.json", [message])
+    for name in beside:
+        written(place, name, [])
+    path = shutil.make_archive(str(tmp_path / "packed"), "zip", place) if is_packed else str(place)
+    assert said(load_corpus("slack", path)) == [("general", "U1", "general"), ("plans", "U1", "plans")]
+
+
+def test_a_slack_file_that_cannot_be_read_costs_no_other(tmp_path: Path) -> None:
+    message = {"type": "message", "user": "U1", "ts": "1714557600.000100", "text": "Hello"}
+    written(tmp_path, "plans/2024-05-01.json", [message])
+    written(tmp_path, "plans/2024-05-02.json", {"a": 1})
+    written(tmp_path, "plans/2024-05-03.json", "[{")
+    corpus = load_corpus("slack", str(tmp_path / "plans"))
+    assert said(corpus) == [("plans", "U1", "Hello")]
+    assert corpus.notes[0] == "skipped files that cannot be read: 2"
+
+
+def test_a_chat_of_signal_export_has_the_name_of_its_folder(tmp_path: Path) -> None:
+    corpus = load_corpus("whatsapp", written(tmp_path, "Tom/chat.md", ANDROID))
+    assert {space for space, _, _ in said(corpus)} == {"Tom"}
+
+
+def test_dates_in_a_whatsapp_chat_are_read_so_that_it_runs_forward(tmp_path: Path) -> None:
+    lines = [f"{day}/24, 9:12 PM - Ana: Hi {day}\n" for day in ("11/12", "12/1", "12/2")]
+    corpus = load_corpus("whatsapp", written(tmp_path, "family.txt", "".join(lines)))
+    days = [turn.spoken_at.date().isoformat() for turn in corpus.conversations[0].turns if turn.spoken_at]
+    assert days == ["2024-11-12", "2024-12-01", "2024-12-02"]
+    assert not corpus.notes
 
 
 def test_a_slack_message_has_the_words_of_its_blocks_or_attachments_if_it_has_none_itself(tmp_path: Path) -> None:

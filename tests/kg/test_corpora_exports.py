@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -192,6 +193,17 @@ def test_a_reply_that_imessage_exporter_writes_twice_is_read_once(tmp_path: Path
         ("Yes.\n\nFrom here we drive to Rome.\n", "Yes.\n\nFrom here we drive to Rome."),
         ("Yes.\n\nOn Mon, 1 May 2024 at 10:00 Ana <a@x.org> wrote:\n\n> It opens.\n", "Yes."),
         ("Yes.\n\nOn Mon, 1 May 2024 at 10:00 Ana Ruiz the baker\n<a@x.org> wrote:\n\n> It opens.\n", "Yes."),
+        ("I sold the car!\nOn Thu, Jun 13, 2024 at 9:12 AM Ana <a@x> wrote:\n> Cafe\n", "I sold the car!"),
+        ("Ja.\nAm 13.06.2024 um 09:12 schrieb Ana:\n> Kommst du?\n", "Ja."),
+        ("Ana Ruiz wrote:\n> Cafe?\nYes.\n", "Yes."),
+        ("2024-06-13 9:12 GMT+02:00 Ana <a@x.org>:\n> Cafe?\nYes.\n", "Yes."),
+        ("I doubt this sentence of yours:\n> It pays.\n", "I doubt this sentence of yours:"),
+        ("We meet at 9:30 for these reasons:\n> It pays.\n", "We meet at 9:30 for these reasons:"),
+        ("In 2019 my sister wrote:\n> It pays.\n", "In 2019 my sister wrote:"),
+        (
+            "On Friday I sold the boat and then my boss wrote:\n> Stay.\n",
+            "On Friday I sold the boat and then my boss wrote:",
+        ),
         ("Yes.\n\n-----Original Message-----\nFrom: Ana\nSent: Monday\n\nI live in Rome.\n", "Yes."),
     ],
 )
@@ -199,6 +211,28 @@ def test_own_words_in_a_mail_are_told_from_those_of_others(body: str, own: str, 
     head = "From b@x.org Wed May  1 10:00:00 2024\nFrom: b@x.org\nDate: Wed, 01 May 2024 10:00:00 +0000\n"
     head += "Message-ID: <1>\n\n"
     assert [text for _, _, text in said(load_corpus("mbox", written(tmp_path, "a.mbox", head + body)))] == [own]
+
+
+@pytest.mark.parametrize(("said_there", "read"), [(b"The oven is out.", "The oven is out."), (b"Caf\xe9", "Café")])
+def test_a_mail_in_an_encoding_that_nobody_knows_is_read(said_there: bytes, read: str, tmp_path: Path) -> None:
+    head = b"From b@x.org Wed May  1 10:00:00 2024\nFrom: b@x.org\nDate: Wed, 01 May 2024 10:00:00 +0000\n"
+    head += b"Message-ID: <1>\nContent-Type: text/plain; charset=x-none\nContent-Transfer-Encoding: 8bit\n\n"
+    (tmp_path / "a.mbox").write_bytes(head + said_there + b"\n")
+    assert [text for _, _, text in said(load_corpus("mbox", str(tmp_path / "a.mbox")))] == [read]
+
+
+@pytest.mark.parametrize(
+    ("content", "form"),
+    [
+        ([{"role": "user", "content": "Hi", "type": "message", "ts": "1"}], "messages"),
+        ([{"role": "user", "content": [{"type": "x", "input": {"from": "a", "text": "b"}}]}], "messages"),
+        ('[13/06/24, 21:41:07] Ana: {"role": "user", "content": "Hi"}\n', "whatsapp"),
+    ],
+)
+def test_words_and_keys_within_a_chat_do_not_decide_its_format(content: Any, form: str, tmp_path: Path) -> None:
+    row = recognised(written(tmp_path, "chat.txt", content))
+    assert row is not None
+    assert row.name == form
 
 
 def test_a_mail_that_the_parser_fails_on_costs_no_other(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from locigraph.retrieval.conditions import parsed
 
 SAID = Said(
     TurnId("t1"), "s1", "Ana", datetime(2024, 5, 1, 10, tzinfo=UTC),
-    metadata_of({"project": "bikes", "price": 200, "sold": True, "on": date(2024, 5, 3)}),
+    metadata_of({"project": "bikes", "price": 200, "sold": True, "on": date(2024, 5, 3),
+                 "at": datetime(2024, 5, 1, 10, tzinfo=UTC), "seen": "2024-05-01T12:00:00+02:00"}),
 )  # fmt: skip
 
 
@@ -29,6 +30,9 @@ SAID = Said(
         ({"price": {"$gte": "2"}}, False),
         ({"price": 200.0}, True), ({"sold": True}, True), ({"sold": 1}, False), ({"price": True}, False),
         ({"on": {"$gte": "2024-05-01", "$lt": date(2024, 6, 1)}}, True), ({"colour": "red"}, False),
+        ({"at": {"$gte": "2024-05-01T10:00:00Z"}}, True), ({"at": "2024-05-01T12:00+02:00"}, True),
+        ({"seen": {"$lte": "2024-05-01T10:00:00Z"}}, True), ({"seen": {"$in": ["2024-05-01T10:00:00+00:00"]}}, True),
+        ({"at": {"$gt": "2024-05-01T11:30:00+02:00", "$lt": "2024-05-02"}}, True),
         ({"colour": {"$ne": "red"}}, True), ({"colour": {"$nin": ["red"]}}, True), ({"colour": {"$gt": 1}}, False),
         ({"colour": {"$exists": False}}, True), ({"price": {"$exists": True}}, True),
         ({"project": "bikes", "price": 1}, False), ({"$and": [{"project": "bikes"}, {"price": 200}]}, True),

@@ -18,7 +18,7 @@ from datetime import UTC, date, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -1208,6 +1208,23 @@ def test_after_an_outage_each_caller_hears_of_its_own_turn(place: Path, monkeypa
         memory.add(**SALE | {"turn_id": "t3"})
         hits = memory.recall("bike", space="ana", fold=None)
         assert {turn for hit in hits for turn in hit.turn_ids} == {"t0", "t1", "t2", "t3"}
+
+
+@pytest.mark.parametrize("path", [None, 5, b"memory.sqlite"])
+def test_a_path_that_is_none_opens_nothing(path: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LocigraphError, match="expected that of a file, or the URL"):
+        Memory.open(path)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_arguments_of_a_wrong_type_are_refused_in_words(place: Path) -> None:
+    with opened(place) as memory:
+        memory.add(**SALE)
+        with pytest.raises(LocigraphError, match="the name 1 is not text"):
+            memory.recall("bike", space="ana", speaker=cast("str", 1))
+        (refused,) = memory.recall_each(cast("Any", [5]))
+        assert "a question is 5" in str(refused)
 
 
 def test_a_turn_without_a_space_is_refused_alone(place: Path) -> None:

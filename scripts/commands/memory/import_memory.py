@@ -8,8 +8,8 @@ from locigraph.assembly.settings import REMEMBERED, EncoderSettings
 def import_memory(file: str, *, store: str = "data/graph.sqlite", encoder: EncoderSettings = REMEMBERED) -> None:
     """Make a memory of an exported file, on any database: all of it or, after an error, nothing.
 
-    Vectors are made again: those of texts here, those of the graph with the first question about a space, or for all
-    spaces with locigraph verify. Can be interrupted and run again.
+    Vectors are made again: those of texts here, those of the graph and the index by locigraph verify, which also
+    checks them. Can be interrupted and run again.
 
     Args:
         file: File that locigraph export wrote.
@@ -47,4 +47,4 @@ def import_memory(file: str, *, store: str = "data/graph.sqlite", encoder: Encod
     except StoreError as error:
         raise LocigraphError(f"{file}: {error}") from error
     done = f"{counted(rows, 'row')} of {file} imported into {store}" if rows else f"{store} holds {file} already"
-    print(printable(done))
+    print(printable(f"{done}; run locigraph verify --store {store} to make its index"))

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -146,7 +146,19 @@ def test_what_is_quoted_keeps_its_first_person() -> None:
     assert drafts('Tom wrote: "I hate my old job." I told him that I like mine.') == [
         ("knowledge_node", 'Tom wrote: "I hate my old job." Ann told him that Ann likes Ann\'s.'),
     ]
-    assert drafts("> I live in Berlin near the park.") == [("knowledge_node", "Ann: > I live in Berlin near the park.")]
+    assert drafts("Tom wrote: I quit my job at the mill.") == [
+        ("knowledge_node", "Ann: Tom wrote: I quit my job at the mill."),
+    ]
+    assert drafts("My sister said: I am pregnant.") == [("knowledge_node", "Ann's sister said: I am pregnant.")]
+    assert drafts("Tom: I lost my keys again.") == [("knowledge_node", "Ann: Tom: I lost my keys again.")]
+    assert drafts("Update: I lost my keys again.") == [("knowledge_node", "Update: Ann lost Ann's keys again.")]
+    assert drafts("She told me, I am leaving my husband.") == [
+        ("knowledge_node", "She told Ann, I am leaving my husband."),
+    ]
+    assert drafts("[Forwarded from Ben] I sold my house.") == [
+        ("knowledge_node", "Ann: [Forwarded from Ben] I sold my house."),
+    ]
+    assert drafts("> I live in Berlin near the park.") == []
 
 
 def test_a_title_does_not_end_a_sentence_and_does_not_hide_a_name() -> None:
@@ -189,7 +201,6 @@ def test_another_value_supersedes_and_the_same_value_does_not() -> None:
         "Ben wrote to me “It is warm. I live in Lisbon these days. Come!” and laughed.",
         'Ben told me: "Hello. I live in Lisbon these days',
         "Ben wrote to me 'I live in Lisbon, it's warm these days' and laughed.",
-        "> I live in Lisbon these sunny days.",
         "Ben said I moved to Lisbon these days.",
         "Ben wrote: I live in Lisbon now and love it.",
         "Ben said, I live in Lisbon now and love it.",
@@ -239,6 +250,25 @@ def test_a_slot_is_filled_by_what_speakers_state_of_themselves(text: str, slot: 
     assert len(added) == 1
     found = added[0].attributes
     assert (None if "slot" not in found else (found["slot"], found["value"])) == slot
+
+
+def test_a_value_that_is_corrected_in_the_same_turn_is_no_fact() -> None:
+    held = {"slot": "Ann:start time:meet", "value": "8", "speaker": "Ann"}
+    known = ContextNode(NodeId("held"), "knowledge_node", "some words", held)
+    plan = RULES.plan(make_turn(0, "The meeting is at 9 now. Sorry, the meeting is at 10 now."), Context((known,), ()))
+    (added,) = [op for op in plan.operations if isinstance(op, AddNode)]
+    assert added.draft == "Ann: Sorry, the meeting is at 10 now."
+    assert [op for op in plan.operations if isinstance(op, SupersedeNode)] == [SupersedeNode(NodeId("held"), added.ref)]
+
+
+def test_a_turn_that_is_added_late_ends_nothing_that_was_said_after_it() -> None:
+    turn = make_turn(0, "I live in Lisbon these sunny days.")
+    for days, is_ended in ((-1, True), (0, True), (1, False)):
+        held = {"slot": "Ann:home", "value": "porto"}
+        known_at = turn.recorded_at + timedelta(days=days)
+        known = ContextNode(NodeId("held"), "knowledge_node", "some words", held, known_at=known_at)
+        plan = RULES.plan(turn, Context((known,), ()))
+        assert any(isinstance(op, SupersedeNode) for op in plan.operations) == is_ended
 
 
 def test_no_name_of_a_speaker_ends_a_fact_of_another() -> None:

@@ -14,6 +14,27 @@ def replaces(first: str, second: str) -> bool:
 @pytest.mark.parametrize(
     ("first", "second"),
     [
+        ("My favourite band is Blur.", "My favourite band is playing in Berlin next month."),
+        ("My favourite cafe is Lune.", "My favourite cafe is closed today."),
+        ("My favourite teacher is Mr Lang.", "My favourite teacher is leaving the school."),
+        ("My favourite band is Blur.", "My favourite band is in town now."),
+        ("Tom has the flu.", "Lia has the flu now."),
+        ("I gave the book to Tom.", "I gave the book to Lia as well."),
+        ("June has the key.", "Marta has the key now, too."),
+        ("The bus leaves at 9.", "The bus leaves at 10 on Sundays now."),
+        ("The exam is on Monday.", "The exam is on Tuesday for the others, actually."),
+        ("The flat costs 900 a month.", "The flat costs 30 a month for heating now."),
+        ("I work as a nurse.", "I work as a team."),
+    ],
+)
+def test_what_stands_beside_an_earlier_value_does_not_end_it(first: str, second: str) -> None:
+    assert not replaces(first, second)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("My favourite sport is climbing.", "My favourite sport is swimming."),
         ("June has the spare key.", "Marta has the spare key now."),
         ("June has the spare key.", "I gave the spare key to Marta."),
         ("The car is with Tom.", "I handed the car to Anna."),

@@ -154,7 +154,8 @@ def test_a_day_told_in_several_words_is_one_expression(text: str, day: str) -> N
         "She is going to call", "I'm flying to Rome", "We’re not meeting", "Are you coming", "She's moving",
         "I have an exam", "I've got the vet", "I have an appointment with Dr. Smith", "The rent is due", "I plan to go",
         "I'm excited to see my sister", "I heard that we're meeting", "I left early, but I will be back", "See you",
-        "My next lesson is",
+        "My next lesson is", "The exam is", "I'm off", "The shop is closed", "There's a concert in the old park",
+        "My flight leaves", "I fly to Rome", "We meet",
     ],
 )  # fmt: skip
 def test_a_weekday_after_a_sign_of_the_future_is_the_coming_one(clause: str) -> None:
@@ -165,7 +166,8 @@ def test_a_weekday_after_a_sign_of_the_future_is_the_coming_one(clause: str) -> 
     "clause",
     [
         "", "I met Ann", "I had an appointment", "We planned a trip", "I was going to see her", "I'm glad we met",
-        "I will be fine. I fell", "She wasn't due", "We sat next to him", "I finished the plan",
+        "I will be fine. I fell", "She wasn't due", "We sat next to him", "I finished the plan", "I'm proud of my win",
+        "The shop was closed", "There was a concert",
     ],
 )  # fmt: skip
 def test_any_other_weekday_is_the_last_one(clause: str) -> None:
