@@ -158,7 +158,10 @@ def _stated(
     """The facts of a space that hold, and its events, each with the only speaker whose words it has."""
     for node in nodes:
         each = known[node.id]
-        holds = each.until is None and not each.replaced and all(is_kept(said, now) for said in each.said)
+        # What has expired replaces nothing, as after it is erased.
+        replaced = [by for by in each.replaced if is_kept(by.said, now)]
+        has_ended = bool(replaced) or (each.until is not None and not each.replaced)
+        holds = not has_ended and all(is_kept(said, now) for said in each.said)
         if each.text is None or not holds or len(each.speakers) != 1:
             continue
         is_event = node.type in dated_types()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,15 @@ def test_what_is_forgotten_or_expired_is_in_no_profile_and_what_it_had_replaced_
         assert [each.text for each in memory.profile(space="ana", speaker="Ana")] == [
             "Ana lives in Rome with Ana's two cats."
         ]
+
+
+def test_what_has_expired_replaces_nothing_although_it_is_not_erased_yet(place: Path) -> None:
+    with Memory.open(place / "memory.sqlite", checkpoint=None) as memory:
+        common = {"space": "ana", "session": "s", "speaker": "Ana"}
+        memory.add(**common, text="June has the spare key.", spoken_at="2024-05-01")
+        just_now = datetime.now(UTC)
+        memory.add(**common, text="Marta has the spare key now.", spoken_at="2024-06-01", expires_at=just_now)
+        assert [each.text for each in memory.profile(space="ana")] == ["Ana: June has the spare key."]
 
 
 def test_a_profile_keeps_to_its_budget_and_says_how_much_did_not_fit(place: Path) -> None:
