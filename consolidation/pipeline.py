@@ -191,11 +191,11 @@ class Consolidator:
         self._context.observe(turn.space, nodes, vectors)
 
     def _embedded(self, change: GraphChange) -> GraphChange:
-        vectors = self._encoder.encode([node.description for node in change.nodes])
-        nodes = tuple(replace(node, embedding=vector) for node, vector in zip(change.nodes, vectors, strict=True))
+        reworded = [update.description for update in change.updates if update.description is not None]
+        vectors = iter(self._encoder.encode([*(node.description for node in change.nodes), *reworded]))
+        nodes = tuple(replace(node, embedding=next(vectors)) for node in change.nodes)
         updates = tuple(
-            u if u.description is None else replace(u, embedding=self._encoder.encode([u.description])[0])
-            for u in change.updates
+            each if each.description is None else replace(each, embedding=next(vectors)) for each in change.updates
         )
         return replace(change, nodes=nodes, updates=updates, embedding_model=self._encoder.model_id)
 

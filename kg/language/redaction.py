@@ -22,7 +22,7 @@ _NO_SECRET = "(?:not|no|never|the|too|very|still|already|always|only|so|wrong|ex
 _NAMED = re.compile(
     r"(?P<before>(?:\b|_)(?:password|passphrase|passcode|passwort|pwd|api[ _-]?key|secret[ _-]?(?:access[ _-]?)?key"
     r"|access[ _-]?token|pin(?: code)?)\b"
-    r"['\"]?(?:\s{0,3}(?:\b(?:is|was)\b|[:=])){1,3}\s{0,3})"
+    r"['\"]?(?:\s{0,3}(?:\b(?:is|was|ist|war)\b|[:=])){1,3}\s{0,3}|(?:\b|_)(?:token|pw)['\"]?\s{0,3}[:=]\s{0,3})"
     rf"(?:(?P<quote>['\"])(?P<quoted>[^'\"\n]{{1,200}})(?P=quote)|['\"]?(?!{_NO_SECRET}\b)(?P<secret>[^\s'\",;]*[^\s'\",;.!?)]))",
     re.IGNORECASE,
 )

@@ -241,18 +241,18 @@ class Conversations(Database):
 
     def turn_counts(self, space: SpaceId) -> Counter[TurnState]:
         """Number of turns in each state; answers about a space are incomplete until all its turns are done."""
-        self.require_space(space)
         state = tables.turns.c.state
         query = select(state, func.count()).where(tables.turns.c.space == space).group_by(state)
         with self._read() as connection:
+            self._require(connection, space)
             return Counter({TurnState(name): int(number) for name, number in connection.execute(query)})
 
     def speakers(self, space: SpaceId) -> list[str]:
         """Names of all who speak in a space, sorted."""
-        self.require_space(space)
         table = tables.turns.c
         query = select(table.speaker).where(table.space == space).distinct().order_by(table.speaker)
         with self._read() as connection:
+            self._require(connection, space)
             return list(connection.scalars(query))
 
     def last_spoken(self, spaces: Sequence[SpaceId] | None = None) -> dict[SpaceId, datetime | None]:
@@ -332,7 +332,6 @@ class Conversations(Database):
 
     def failures(self, space: SpaceId) -> list[TurnFailure]:
         """Turns whose consolidation failed."""
-        self.require_space(space)
         table = tables.turns.c
         query = (
             select(table.turn_id, table.error)
@@ -340,4 +339,5 @@ class Conversations(Database):
             .order_by(table.position)
         )
         with self._read() as connection:
+            self._require(connection, space)
             return [TurnFailure(TurnId(row.turn_id), row.error or "") for row in connection.execute(query)]

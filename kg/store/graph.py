@@ -166,7 +166,6 @@ class Store(Conversations, Queues):
 
     def node_counts(self, space: SpaceId) -> Counter[str]:
         """Number of active nodes of each type, as they are now."""
-        self.require_space(space)
         table = tables.nodes
         query = (
             select(table.c.type, func.count())
@@ -174,6 +173,7 @@ class Store(Conversations, Queues):
             .group_by(table.c.type)
         )
         with self._read() as connection:
+            self._require(connection, space)
             return Counter({node_type: int(count) for node_type, count in connection.execute(query)})
 
     def count_of_type(self, space: SpaceId, node_type: str) -> int:
@@ -207,14 +207,13 @@ class Store(Conversations, Queues):
 
     def used_labels(self, space: SpaceId) -> set[str]:
         """Labels of the edges of a space."""
-        self.require_space(space)
         table = tables.relations.c
         with self._read() as connection:
+            self._require(connection, space)
             return set(connection.scalars(select(table.label).where(table.space == space).distinct()))
 
     def relations(self, space: SpaceId, *, node: NodeId | None = None, as_of: datetime | None = None) -> list[Relation]:
         """Edges of a space, or of one node, as known at ``as_of`` (None: now), sorted by source, label and target."""
-        self.require_space(space)
         ends = tables.nodes.alias("s"), tables.nodes.alias("t")
         table = tables.relations
         query = (
@@ -227,6 +226,7 @@ class Store(Conversations, Queues):
         if node is not None:
             query = query.where((ends[0].c.id == node) | (ends[1].c.id == node))
         with self._read() as connection:
+            self._require(connection, space)
             return [
                 Relation(NodeId(row.source), row.label, NodeId(row.target), row.weight)
                 for row in connection.execute(query)

@@ -24,6 +24,10 @@ from locigraph.kg.language.redaction import redacted
         ("eyJaaaaaaaa.short and eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSMeKKF2Q", "eyJaaaaaaaa.short and [redacted]"),
         ("AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG", "AWS_SECRET_ACCESS_KEY=[redacted]"),
         ("pwd=hunter2;", "pwd=[redacted];"),
+        ("export TOKEN=abcd1234", "export TOKEN=[redacted]"),
+        ("GITHUB_TOKEN: abc123", "GITHUB_TOKEN: [redacted]"),
+        ("pw=hunter2", "pw=[redacted]"),
+        ("mein Passwort ist geheim7", "mein Passwort ist [redacted]"),
         ("the passcode is 4711.", "the passcode is [redacted]."),
         ("Authorization: Bearer abcdef0123456789ABCDEF", "Authorization: Bearer [redacted]"),
         ("postgres://ana:hunter2@db.example/graph", "postgres://ana:[redacted]@db.example/graph"),
@@ -41,7 +45,7 @@ def test_a_secret_is_replaced_and_the_words_around_it_stay(text: str, expected: 
     [
         "I forgot my password again.", "Order 4111 1111 1111 1112 is late.", "Call +49 30 1234567.",
         "The pin on my jacket is pretty", "We met on 2024-01-01 at 12:30.", "The API key expires soon.",
-        "The password is not important to me.",
+        "The password is not important to me.", "The token is blue.",
         "The bearer of this letter", "See https://a.example:8080/x and ana@b.example",
     ],
 )  # fmt: skip
