@@ -12,6 +12,7 @@ from locigraph.assembly.space_indexes import SpaceIndexes
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.joint import read_by_space
 from locigraph.kg.types import NodeId, SpaceId
+from locigraph.retrieval.errors import IndexMismatchError
 
 if TYPE_CHECKING:
     from locigraph.assembly.strategies import Strategy
@@ -117,9 +118,20 @@ class SearchParts:
         # collection stays the same object until it is rebuilt; a server's is a new object each time, and is counted.
         is_known = self.indexes.complete is collection
         if not is_known or any(self.store.outbox_size(space) for space in self.spaces):
-            indexer.require_complete(self.spaces)
+            self._complete(indexer)
             self.indexes.complete = collection
         return collection
+
+    def _complete(self, indexer: DescriptionIndexer) -> None:
+        """Require that the index holds the searched spaces; what a server has lost in a crash is written again."""
+        assert self.index is not None
+        try:
+            indexer.require_complete(self.spaces)
+        except IndexMismatchError:
+            if self.index.is_embedded or self.index.is_reader:
+                raise
+            indexer.repair(self.spaces)
+            indexer.require_complete(self.spaces)
 
 
 def indexer_of(store: Store, index: MilvusIndex, encoder: CachedTextEncoder) -> DescriptionIndexer:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,15 @@ class Difference:
     def is_clean(self) -> bool:
         """Whether there is no difference."""
         return not (self.missing or self.surplus or self.changed)
+
+
+class _Compared(NamedTuple):
+    """The rows that a space should have, with vectors, by keys of nodes; and the keys in which the index differs."""
+
+    due: dict[int, tuple[IndexRow, NDArray[np.float32]]]
+    missing: list[int]
+    surplus: list[int]
+    changed: list[int]
 
 
 class DescriptionIndexer:
@@ -200,19 +210,43 @@ class DescriptionIndexer:
             if space not in known
         ]
         for space in sorted(known):
-            snapshot = self._store.snapshot(space, embedding_model=self._model)
-            expected = {int(snapshot.keys[row]): int(row) for row in snapshot.active_rows(searchable_types())}
-            due = {row.node_key: row for row in _description_rows(space, snapshot, list(expected.values()))}
-            stored = collection.rows(space)
-            vectors = collection.vectors(space, list(stored))
-            changed = sum(
-                stored[key] != due[key] or not is_same_vector(vectors.get(key), snapshot.embeddings[expected[key]])
-                for key in stored.keys() & due.keys()
-            )
-            differences.append(
-                Difference(space, len(expected.keys() - stored.keys()), len(stored.keys() - expected.keys()), changed)
-            )
+            found = self._compared(space, collection)
+            differences.append(Difference(space, len(found.missing), len(found.surplus), len(found.changed)))
         return differences
+
+    def repair(self, spaces: Sequence[SpaceId]) -> None:
+        """Write the rows of spaces that a server has lost or changed, and delete those that it should not have.
+
+        A Milvus server that was killed may come back with rows that were deleted, and without rows that it had
+        acknowledged. Spaces of which something is due are left to ``drain``.
+        """
+        with self._store.held(DESCRIPTIONS):
+            collection = self.collection()
+            collection.synchronise()
+            for space in spaces:
+                if self._store.outbox_size(space):
+                    continue
+                found = self._compared(space, collection)
+                due = [*found.missing, *found.changed]
+                if due:
+                    collection.upsert([found.due[key][0] for key in due], np.stack([found.due[key][1] for key in due]))
+                collection.delete_nodes(space, found.surplus)
+            collection.flush()
+
+    def _compared(self, space: SpaceId, collection: Collection) -> _Compared:
+        snapshot = self._store.snapshot(space, embedding_model=self._model)
+        rows = [int(row) for row in snapshot.active_rows(searchable_types())]
+        made = _description_rows(space, snapshot, rows)
+        due = {each.node_key: (each, snapshot.embeddings[row]) for each, row in zip(made, rows, strict=True)}
+        stored = collection.rows(space)
+        vectors = collection.vectors(space, list(stored))
+        changed = [
+            key
+            for key, (row, vector) in due.items()
+            if key in stored and (stored[key] != row or not is_same_vector(vectors.get(key), vector))
+        ]
+        missing = [key for key in due if key not in stored]
+        return _Compared(due, missing, [key for key in stored if key not in due], changed)
 
     def require_complete(self, spaces: Sequence[SpaceId]) -> None:
         """Check that the collection holds all nodes of some spaces, since missing rows must not pass as empty results.

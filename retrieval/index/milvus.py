@@ -47,6 +47,7 @@ class MilvusIndex:
     ) -> None:
         self.uri = uri
         self._namespace = namespace
+        self.is_reader = is_reader
         self._client = GuardedClient(uri, access, is_reader=is_reader)
         # By name, for an embedded index, which no other process can change; cleared whenever collections change. By
         # the server's number of the collection, for a server, where names and aliases are looked up each time.

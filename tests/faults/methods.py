@@ -251,6 +251,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
     },
     DescriptionIndexer: {
         "require_complete": lambda at: at.indexer.require_complete([at.name]),
+        "repair": lambda at: at.indexer.repair([at.name]),
         **dict.fromkeys(("collection", "drain", "verify", "rebuild")),
     },
     MilvusIndex: dict.fromkeys(

@@ -243,6 +243,8 @@ def _completed(place: _Place, truth: _Truth, action: Action, *, is_acknowledged:
             found = memory.recall("What did I see?", space=space, top_k=200, fold=None)
             assert found.strategy == "v2", found.notes
             assert {str(turn) for hit in found for turn in hit.turn_ids} == held
+        for each in graph.spaces():  # v1 writes again what the index has lost in a crash
+            assert not memory.recall("whale", space=each, strategy="v1", top_k=1).notes
         differences = indexer_of(graph, memory._parts.index(), memory._encoder).verify()
         live = memory._parts.live()
         differences += [] if live is None else live.verify()

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
+from locigraph.assembly.search_parts import indexer_of
 from locigraph.assembly.settings import IndexSettings
 from locigraph.kg.errors import LocigraphError, StoreError
 from locigraph.kg.store import Store
@@ -168,3 +169,20 @@ def assert_whole(memory: Memory, space: str, turns: Collection[str]) -> None:
     indexer = indexer_of(graph, memory._parts.index(), memory._encoder)
     assert all(each.is_clean for each in indexer.verify())
     assert all(each.is_clean for each in memory._parts.require_live().verify())
+
+
+def test_rows_that_a_server_has_lost_are_made_again_before_v1_searches(shared: Shared) -> None:
+    with shared.open() as memory:
+        for number in range(3):
+            memory.add(space="sea", session="s", speaker="Ann", text=f"I saw whale {number}.", turn_id=f"t{number}")
+        wanted = memory.recall("whale", space="sea", strategy="v1", top_k=9, fold=None)
+        indexer = indexer_of(memory._graph, memory._parts.index(), memory._encoder)
+        collection = indexer.collection()
+        lost, *_ = collection.rows("sea")
+        collection.delete_nodes("sea", [lost])
+        collection.flush()
+    with shared.open() as memory:
+        assert memory.recall("whale", space="sea", strategy="v1", top_k=9, fold=None).hits == wanted.hits
+        assert all(
+            each.is_clean for each in indexer_of(memory._graph, memory._parts.index(), memory._encoder).verify()
+        )

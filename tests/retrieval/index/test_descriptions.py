@@ -397,6 +397,26 @@ def test_a_space_that_the_index_lacks_or_holds_in_part_is_not_searched(store: St
     indexer.require_complete([SPACE])
 
 
+def test_rows_that_the_index_has_lost_kept_or_changed_are_written_again(store: Store, clean: MilvusIndex) -> None:
+    indexer = indexer_of(store, clean)
+    indexer.drain()
+    collection = indexer.collection()
+    rows = collection.rows(SPACE)
+    vectors = collection.vectors(SPACE, [*rows])
+    lost, changed, *_ = rows
+    collection.delete_nodes(SPACE, [lost])
+    collection.upsert(
+        [rows[changed], dataclasses.replace(rows[changed], node_key=999, node_id=NodeId("gone"))],
+        np.stack([-vectors[changed], vectors[changed]]),
+    )
+    assert indexer.verify() == [Difference(SPACE, missing=1, surplus=1, changed=1)]
+    indexer.repair([SPACE])
+    assert indexer.verify() == [Difference(SPACE, 0, 0, 0)]
+    tell(store, OTHER_SPACE)  # something is due there, which a drain writes
+    indexer.repair([SPACE, OTHER_SPACE])
+    assert collection.count(OTHER_SPACE) == 0
+
+
 def test_a_fact_of_more_turns_than_a_row_can_name_is_indexed(store: Store, clean: MilvusIndex) -> None:
     said = make_turns(["again"] * 400)[2:]
     turns = [dataclasses.replace(turn, turn_id=TurnId(f"{turn.turn_id}-{'x' * 200}")) for turn in said]
