@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from tqdm import tqdm
 
-from locigraph.consolidation.answering import answer_from, covered_facts, grade_of, prompt_versions
 from locigraph.consolidation.errors import ReplyFormatError
 from locigraph.consolidation.llm import ChatClient
 from locigraph.kg.counts import Spent, counted, is_or_are
@@ -26,6 +25,7 @@ from locigraph.retrieval.evaluation.answer_scores import (
     summarise_answers,
     wrong_answers,
 )
+from locigraph.scripts.experiments.answering import answer_from, covered_facts, grade_of, prompt_versions
 
 _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")

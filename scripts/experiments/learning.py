@@ -140,7 +140,7 @@ def question_writer(settings: WriterSettings) -> QuestionWriter:
     if not settings.model:
         raise LocigraphError(f"writer.base_url is {settings.base_url!r}, but writer.model is empty; give both")
     clients = clients_of(settings, max_tokens=settings.max_tokens, max_cost=settings.max_cost, option="writer")
-    from locigraph.consolidation.question_writer import LLMQuestions  # its client takes a second to import
+    from locigraph.scripts.experiments.question_writer import LLMQuestions  # its client takes a second to import
 
     return LLMQuestions(clients("questions"), concurrency=settings.concurrency)
 

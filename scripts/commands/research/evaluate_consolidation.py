@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from locigraph.assembly.settings import CorpusSettings, EncoderSettings, LLMSettings
 
 if TYPE_CHECKING:
-    from locigraph.consolidation.quality import Quality, Statement
     from locigraph.kg.corpora import Conversation, Corpus
     from locigraph.kg.store import Store
     from locigraph.retrieval.text.text_encoder import CachedTextEncoder
+    from locigraph.scripts.experiments.quality import Quality, Statement
 
 _DECIMAL = ("covered", "repeated", "dates_right", "seconds_per_turn")
 _COLUMNS = (
@@ -138,8 +138,8 @@ def _earlier_rows(file: Path, measured: Mapping[str, Any]) -> list[dict[str, Any
 
 
 def _judged(corpus: Corpus, graph: Store, encoder: CachedTextEncoder, threshold: float) -> Quality:
-    from locigraph.consolidation.quality import Quality, quality
     from locigraph.kg.language.dated_texts import undated
+    from locigraph.scripts.experiments.quality import Quality, quality
 
     total = Quality()
     for conversation in corpus.conversations:
@@ -150,8 +150,8 @@ def _judged(corpus: Corpus, graph: Store, encoder: CachedTextEncoder, threshold:
 
 
 def _made(graph: Store, conversation: Conversation) -> list[Statement]:
-    from locigraph.consolidation.quality import Statement
     from locigraph.kg.schema import dated_types, plannable_types
+    from locigraph.scripts.experiments.quality import Statement
 
     nodes = graph.nodes(conversation.space, types=plannable_types())
     return [
@@ -167,7 +167,7 @@ def _made(graph: Store, conversation: Conversation) -> list[Statement]:
 
 
 def _recorded(conversation: Conversation) -> list[Statement]:
-    from locigraph.consolidation.quality import Statement
+    from locigraph.scripts.experiments.quality import Statement
 
     given = conversation.extractions
     facts = [Statement(fact.text, fact.turn_ids) for fact in given.facts]

@@ -5,8 +5,8 @@ from datetime import date
 import numpy as np
 import pytest
 
-from locigraph.consolidation.quality import Quality, Statement, quality
 from locigraph.kg.types import TurnId
+from locigraph.scripts.experiments.quality import Quality, Statement, quality
 
 MAY, JUNE = (date(2024, 5, 1), date(2024, 5, 31)), (date(2024, 6, 1), date(2024, 6, 1))
 
