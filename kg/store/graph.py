@@ -212,6 +212,32 @@ class Store(Conversations, Queues):
             self._require(connection, space)
             return set(connection.scalars(select(table.label).where(table.space == space).distinct()))
 
+    def topics_of(self, space: SpaceId, *, now: datetime, most: int) -> dict[str, int]:
+        """Labels of topics of at least two unexpired turns, with the numbers of these; the most frequent first."""
+        edges, turns, sources = tables.relations.c, tables.turns.c, tables.provenance.c
+        topic = tables.nodes.alias("topic")
+        number = func.count(sa.distinct(turns.key))
+        query = (
+            select(topic.c.label, number)
+            .select_from(tables.relations)
+            .join(topic, topic.c.key == edges.target)
+            .join(tables.provenance, sources.node_key == edges.source)
+            .join(tables.turns, turns.key == sources.turn_key)
+            .where(
+                edges.space == space,
+                edges.label == "HAS_CONCEPT",
+                topic.c.status == NodeStatus.ACTIVE,
+                sa.or_(turns.expires_at.is_(None), turns.expires_at > epoch(now)),
+            )
+            .group_by(topic.c.key, topic.c.label)
+            .having(number > 1)
+            .order_by(number.desc(), topic.c.label)
+            .limit(most)
+        )
+        with self._read() as connection:
+            self._require(connection, space)
+            return {row[0]: int(row[1]) for row in connection.execute(query)}
+
     def relations(self, space: SpaceId, *, node: NodeId | None = None, as_of: datetime | None = None) -> list[Relation]:
         """Edges of a space, or of one node, as known at ``as_of`` (None: now), sorted by source, label and target."""
         ends = tables.nodes.alias("s"), tables.nodes.alias("t")

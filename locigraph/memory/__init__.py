@@ -2,7 +2,10 @@
 
 from locigraph.memory.async_memory import AsyncMemory
 from locigraph.memory.memory import Memory
+from locigraph.memory.overview import Overview, SessionOverview
 from locigraph.memory.profile import Profile, Statement
 from locigraph.memory.recalled import MemoryState, Recalled
 
-__all__ = ["AsyncMemory", "Memory", "MemoryState", "Profile", "Recalled", "Statement"]
+__all__ = [
+    "AsyncMemory", "Memory", "MemoryState", "Overview", "Profile", "Recalled", "SessionOverview", "Statement",
+]  # fmt: skip

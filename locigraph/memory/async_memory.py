@@ -117,6 +117,7 @@ class AsyncMemory:
     scopes = _awaited(Memory.scopes)
     titles = _awaited(Memory.titles)
     times = _awaited(Memory.times)
+    overview = _awaited(Memory.overview)
     recall = _awaited(Memory.recall)
     recall_each = _awaited(Memory.recall_each)
     recall_at_once = _awaited(Memory.recall_at_once)

@@ -36,6 +36,7 @@ from locigraph.memory.additions import (
 from locigraph.memory.asked_question import AskedQuestion
 from locigraph.memory.asked_spaces import AskedSpaces, named_spaces
 from locigraph.memory.closable_lock import ClosableLock
+from locigraph.memory.overview import Overview, overview_of
 from locigraph.memory.parts import Parts
 from locigraph.memory.profile import Profile, profile_of
 from locigraph.memory.recalled import MemoryState, Recalled
@@ -450,7 +451,21 @@ class Memory:
         name = options.one_space(space)
         with self._lock:
             self._graph.require_space(name)
-            return sorted({turn.spoken_at for turn in self._graph.turns(name) if turn.spoken_at is not None})
+            now = datetime.now(UTC)
+            turns = [each for each in self._graph.turns(name) if each.expires_at is None or each.expires_at > now]
+            return sorted({turn.spoken_at for turn in turns if turn.spoken_at is not None})
+
+    def overview(self, space: str, *, most_topics: int = 20) -> Overview:
+        """What a space is about: its sessions, who speaks in it, and at most so many of its topics.
+
+        Raises:
+            UnknownSpaceError: If there is no such space.
+            LocigraphError: If ``most_topics`` is no whole number of at least 1.
+        """
+        options.check_positive("most_topics", most_topics)
+        name = options.one_space(space)
+        with self._lock:
+            return overview_of(self._graph, name, most_topics=most_topics, now=datetime.now(UTC))
 
     def recall(
         self,

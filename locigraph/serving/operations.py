@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 from locigraph.kg.errors import LocigraphError, UnknownSpaceError, nearest, outcome, shortened
 from locigraph.kg.registry import Table
 from locigraph.kg.types import Scope
-from locigraph.memory import Memory, Recalled
+from locigraph.memory import Memory, Recalled, SessionOverview
 from locigraph.retrieval.hit_filters import DEFAULT_FOLD
 from locigraph.serving.keys import Caller
 from locigraph.serving.problems import UNKNOWN_FIELD
@@ -286,6 +286,14 @@ class Times(BaseModel):
     times: list[str]
 
 
+class SpaceOverview(BaseModel):
+    """Sessions in the order of the conversation, and numbers of turns by speaker and by topic, most frequent first."""
+
+    sessions: list[SessionOverview]
+    speakers: dict[str, int]
+    topics: dict[str, int]
+
+
 class Health(BaseModel):
     """The strategy that answers, and how much is still to be indexed and embedded.
 
@@ -459,6 +467,10 @@ def _times(memory: Memory, asked: OfSpace, caller: Caller) -> Times:
     return Times(times=[time.isoformat() for time in memory.times(asked.space)])
 
 
+def _overview(memory: Memory, asked: OfSpace, caller: Caller) -> SpaceOverview:
+    return SpaceOverview.model_validate(memory.overview(asked.space), from_attributes=True)
+
+
 def _health(memory: Memory, asked: Request, caller: Caller) -> Health:
     return Health.model_validate(memory.state(), from_attributes=True)
 
@@ -495,6 +507,10 @@ OPERATIONS: Table[Operation[Any]] = Table(
             Request, Spaces, _spaces,
         ),
         Operation("times", "List the times at which turns of a space were spoken.", OfSpace, Times, _times),
+        Operation(
+            "overview", "Tell what a space is about: its sessions, speakers and most frequent topics.",
+            OfSpace, SpaceOverview, _overview,
+        ),
         Operation("health", "Tell which strategy answers, and what is not indexed yet.", Request, Health, _health),
     ],
 )  # fmt: skip

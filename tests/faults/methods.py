@@ -29,6 +29,7 @@ from locigraph.retrieval.index.milvus_collection import Collection
 from locigraph.retrieval.index.scoped_vectors import ScopedVectors
 from locigraph.retrieval.protocols import GraphVectors, SearchFilter, VectorMatch
 from locigraph.training.live_embeddings import LiveEmbeddings
+from tests.fakes import MONDAY
 from tests.fakes_graph import small_checkpoint
 from tests.faults.workbench import FakeCachedEncoder
 
@@ -162,6 +163,7 @@ _MEMORY: Mapping[str, Callable[[Any, Place], Any]] = {
     "scopes": lambda memory, at: memory.scopes(),
     "titles": lambda memory, at: memory.titles(),
     "times": lambda memory, at: memory.times(at.name),
+    "overview": lambda memory, at: memory.overview(at.name),
     "recall": lambda memory, at: memory.recall(_QUESTION, user=at.name, top_k=100),
     "recall_each": lambda memory, at: memory.recall_each(
         [{"question": _QUESTION, "space": at.name}, {"question": _QUESTION, "space": at.name, "filter": _FILTER}]
@@ -203,6 +205,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "turn_counts": lambda at: at.store.turn_counts(at.name),
         "states_of": lambda at: at.store.states_of(at.name, at.turns),
         "speakers": lambda at: at.store.speakers(at.name),
+        "topics_of": lambda at: at.store.topics_of(at.name, now=MONDAY, most=9),
         "origins_of": lambda at: at.store.origins_of(at.name, at.nodes),
         "replacements_of": lambda at: at.store.replacements_of(at.name, at.nodes),
         "said_in": lambda at: at.store.said_in(at.name),

@@ -183,6 +183,4 @@ def test_rows_that_a_server_has_lost_are_made_again_before_v1_searches(shared: S
         collection.flush()
     with shared.open() as memory:
         assert memory.recall("whale", space="sea", strategy="v1", top_k=9, fold=None).hits == wanted.hits
-        assert all(
-            each.is_clean for each in indexer_of(memory._graph, memory._parts.index(), memory._encoder).verify()
-        )
+        assert all(each.is_clean for each in indexer_of(memory._graph, memory._parts.index(), memory._encoder).verify())

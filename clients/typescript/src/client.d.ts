@@ -58,6 +58,9 @@ export class LocigraphClient {
   /** List the times at which turns of a space were spoken. */
   times(request: OfSpace, options?: CallOptions): Promise<Times>;
 
+  /** Tell what a space is about: its sessions, speakers and most frequent topics. */
+  overview(request: OfSpace, options?: CallOptions): Promise<SpaceOverview>;
+
   /** Tell which strategy answers, and what is not indexed yet. */
   health(options?: CallOptions): Promise<Health>;
 }
@@ -269,6 +272,27 @@ export interface ProfileAnswer {
 export interface Scope {
   user?: string | null;
   agent?: string | null;
+}
+
+/**
+ * A session of a space.
+ *
+ * Attributes:
+ *     session: Its ID.
+ *     turns: Number of its turns.
+ *     begins_at: When its first turn was spoken; None if no turn has a time.
+ */
+export interface SessionOverview {
+  session: string;
+  turns: number;
+  begins_at: string | null;
+}
+
+/** Sessions in the order of the conversation, and numbers of turns by speaker and by topic, most frequent first. */
+export interface SpaceOverview {
+  sessions: SessionOverview[];
+  speakers: Record<string, number>;
+  topics: Record<string, number>;
 }
 
 /** The spaces that the caller may use; the user and agent to which each belongs, and its title, if there are any. */

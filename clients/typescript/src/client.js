@@ -52,6 +52,11 @@ export class LocigraphClient {
     return this.#connection.send("POST", "/v1/times", request, options);
   }
 
+  /** Tell what a space is about: its sessions, speakers and most frequent topics. */
+  overview(request, options) {
+    return this.#connection.send("POST", "/v1/overview", request, options);
+  }
+
   /** Tell which strategy answers, and what is not indexed yet. */
   health(options) {
     return this.#connection.send("GET", "/v1/health", undefined, options);

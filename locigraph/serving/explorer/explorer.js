@@ -4,6 +4,8 @@
 
 const HITS = 10;
 const DRAWN = 12; // neighbours whose effect is greatest, up or down; the table lists all
+const NAMED = 5; // speakers
+const [BARS, TALL] = [640, 70]; // size of the picture of sessions
 const SVG = "http://www.w3.org/2000/svg";
 const at = (id) => document.getElementById(id);
 let times = []; // when the turns of the chosen space were spoken, earliest first
@@ -27,7 +29,7 @@ async function call(operation, fields) {
 }
 
 function make(tag, text = "", attributes = {}) {
-  const made = tag === "line" || tag === "circle" || tag === "text"
+  const made = ["line", "circle", "text", "rect", "title"].includes(tag)
     ? document.createElementNS(SVG, tag) : document.createElement(tag);
   made.textContent = text;
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
@@ -51,7 +53,49 @@ async function listSpaces() {
   const { spaces } = await call("spaces");
   at("space").replaceChildren(...spaces.map((space) => make("option", space, { value: space })));
   say(spaces.length ? "" : "There are no spaces yet.");
-  if (spaces.length) await listTimes();
+  if (spaces.length) await showSpace();
+}
+
+async function showSpace() {
+  await listTimes();
+  showOverview(await call("overview", { space: at("space").value }));
+}
+
+// What the space is about: a bar for each session, and a button for each topic that asks about it.
+function showOverview({ sessions, speakers, topics }) {
+  const greatest = Math.max(...sessions.map(({ turns }) => turns), 1);
+  const width = BARS / Math.max(sessions.length, 1);
+  at("sessions").replaceChildren(...sessions.map(({ session, turns, begins_at }, place) => {
+    const height = (TALL * turns) / greatest;
+    const bar = make("rect", "", { x: place * width, y: TALL - height, width: Math.max(width * 0.9, 0.5), height });
+    const when = begins_at ? `, ${begins_at.slice(0, 10)}` : "";
+    bar.append(make("title", `${session}${when}: ${counted(turns, "turn")}`));
+    return bar;
+  }), ...edges(sessions));
+  const named = Object.entries(speakers).slice(0, NAMED).map(([name, turns]) => `${name} (${turns})`);
+  const more = Object.keys(speakers).length - named.length;
+  at("held").textContent = `${counted(sessions.length, "session")}; turns of ${named.join(", ")}${more > 0 ? ` and ${more} more` : ""}`;
+  at("topics").replaceChildren(...Object.entries(topics).map(([topic, turns]) => {
+    const button = make("button", `${topic} ${turns}`, { type: "button" });
+    button.addEventListener("click", () => {
+      at("question").value = `What was said about ${topic}?`;
+      saying(ask);
+    });
+    return button;
+  }));
+  at("overview").hidden = sessions.length === 0;
+}
+
+// The days of the first and the last session, below the bars.
+function edges(sessions) {
+  const days = sessions.map(({ begins_at }) => begins_at).filter(Boolean).map((time) => time.slice(0, 10)).sort();
+  if (!days.length) return [];
+  const last = make("text", days[days.length - 1], { x: BARS, y: TALL + 15, class: "last" });
+  return days.length > 1 ? [make("text", days[0], { x: 0, y: TALL + 15, class: "first" }), last] : [last];
+}
+
+function counted(number, what) {
+  return `${number} ${what}${number === 1 ? "" : "s"}`;
 }
 
 async function listTimes() {
@@ -174,7 +218,7 @@ at("ask").addEventListener("submit", (event) => {
   saying(ask);
 });
 at("key").addEventListener("change", () => saying(listSpaces));
-at("space").addEventListener("change", () => saying(listTimes).then(() => saying(ask)));
+at("space").addEventListener("change", () => saying(showSpace).then(() => saying(ask)));
 at("time").addEventListener("input", showMoment);
 at("time").addEventListener("change", () => saying(ask));
 saying(listSpaces);

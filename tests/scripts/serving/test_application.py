@@ -154,6 +154,7 @@ LONG: list[tuple[str, dict[str, Any]]] = [
     ("forget", {"space": "ana", "turn_ids": [_LONG]}),
     ("forget", {"space": _LONG}),
     ("times", {"space": _LONG}),
+    ("overview", {"space": _LONG}),
 ]
 
 

@@ -92,6 +92,22 @@ def test_a_question_is_asked_looked_into_and_moved_in_time_by_keyboard(page: Pag
     expect(hits).to_have_count(3)
 
 
+def test_a_space_is_shown_before_the_first_question_and_its_topics_ask_one(page: Page, guarded: httpx.Client) -> None:
+    again = {"space": "ana", "session": "s3", "speaker": "Tom", "text": "The blue bike, again."}
+    assert guarded.post("/v1/add", json=again, headers=bearer(next(iter(KEYS)))).status_code == 200
+    page.get_by_label("Key").fill(next(iter(KEYS)))
+    page.get_by_label("Key").press("Tab")
+    expect(page.locator("#held")).to_have_text("3 sessions; turns of Ana (3), Tom (1)")
+    bars = page.locator("#sessions rect")
+    expect(bars).to_have_count(3)
+    assert bars.nth(1).locator("title").text_content() == "s2, 2024-05-02: 1 turn"
+    assert page.locator("#sessions text").all_text_contents() == ["2024-05-01", "2024-05-03"]
+    assert bars.nth(2).get_attribute("height") == "70"
+    page.get_by_role("button", name="blue bike 2").click()
+    expect(page.get_by_label("Question")).to_have_value("What was said about blue bike?")
+    expect(page.locator("#hits button")).to_have_count(4)
+
+
 def test_the_neighbourhood_of_the_chosen_hit_has_the_weights_that_explain_gives(
     page: Page, guarded: httpx.Client
 ) -> None:

@@ -66,6 +66,7 @@ async def every_tool(client: Client) -> None:
         "explain",
         "spaces",
         "times",
+        "overview",
         "health",
     }
     health = await call(client, "health")
