@@ -40,6 +40,7 @@ class Database:
     def __init__(self, url: str | Path, *, access: Access = "create") -> None:
         text_url = str(url)
         self.url = shown_url(text_url)
+        self._engine = make_engine(text_url, access)  # connects to nothing yet
         file = file_of(text_url)
         if file is not None and access == "create":
             try:
@@ -47,7 +48,6 @@ class Database:
                 make_private(file)
             except OSError as error:
                 raise StoreError(f"cannot create the folder of store {text_url!r}: {error.strerror}") from error
-        self._engine = make_engine(text_url, access)
         self.is_on_server = self._engine.dialect.name != "sqlite"
         # On a server single statements need no transaction of their own, which would take two more round trips.
         on_server = {"isolation_level": "AUTOCOMMIT"} if self.is_on_server else {}

@@ -91,9 +91,13 @@ def test_only_the_access_create_makes_a_database(access: Access, tmp_path: Path)
 
 
 @pytest.mark.parametrize("url", ["", " "])
-def test_a_store_without_a_name_is_refused_and_not_kept_in_memory(url: str) -> None:
+def test_a_store_without_a_name_is_refused_and_not_kept_in_memory(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(StoreError, match="path of the store is empty"):
         Store(url)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_reader_reads_and_cannot_write(tmp_path: Path) -> None:
