@@ -1,18 +1,28 @@
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from locigraph.assembly.build_context import HybridContext
 from locigraph.consolidation import classification
 from locigraph.consolidation.blueprint import Wording
 from locigraph.consolidation.cassette import Cassette
-from locigraph.consolidation.classification import Classified, Classifier, LLMNamer, category_types, key_terms
+from locigraph.consolidation.classification import (
+    Classified,
+    Classifier,
+    LLMNamer,
+    _beside_speakers,
+    category_types,
+    key_terms,
+)
 from locigraph.consolidation.errors import ConsolidationError
 from locigraph.consolidation.llm import ChatClient, Endpoint
 from locigraph.consolidation.pipeline import Consolidator
@@ -21,7 +31,8 @@ from locigraph.kg.types import GraphChange, NewNode, NewRelation, NodeId, NodeSt
 from tests.consolidation.endpoints import NOWHERE
 from tests.consolidation.stub_server import Stub, stub_server
 from tests.databases import Place
-from tests.fakes import MONDAY, SPACE, FakeContext, FakeEncoder, FakeExtractor, change_of, make_turns
+from tests.fakes import MONDAY, SPACE, FakeContext, FakeEncoder, FakeExtractor, change_of, make_turn, make_turns
+from tests.fakes_graph import make_snapshot
 from tests.kg.dumps import dump
 
 BOATS = ["red boat sails harbor", "blue boat sails harbor", "old boat sails harbor", "green boat leaves harbor"]
@@ -259,3 +270,14 @@ def test_the_namer_is_not_asked_where_nothing_is_new(store: Store, tmp_path: Pat
     build(store, [*BOATS, "white boat sails harbor"])
     assert classifier(store).run(SPACE, LLMNamer(client, SPACE)) == Classified(nodes=1)
     assert all(NodeId(edge.source) for edge in contains(store))
+
+
+def test_what_a_speaker_s_nodes_have_in_common_is_taken_away() -> None:
+    vectors = np.array([[1, 0], [0, 1], [0.6, 0.8]], dtype=np.float32)
+    turns = [replace(make_turn(number, "x"), speaker=name) for number, name in enumerate(["Ann", "Ben", "Eve"])]
+    found = _beside_speakers(replace(make_snapshot(turns), embeddings=vectors), np.arange(3))
+    assert found == pytest.approx(vectors, abs=1e-6)  # the mean of one node has the direction of that node
+    alone = make_snapshot([replace(turn, speaker="Ann") for turn in turns[:2]])
+    found = _beside_speakers(replace(alone, embeddings=vectors[:2]), np.arange(2))
+    far = np.array([11, -1]) / math.sqrt(122)  # (1, 0) minus a twelfth of (1, 1)
+    assert found == pytest.approx(np.array([far, far[::-1]]), abs=1e-6)

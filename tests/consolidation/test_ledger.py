@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from locigraph.consolidation.errors import LimitReachedError, StoppedError
-from locigraph.consolidation.ledger import Ledger, Prices, Purpose
+from locigraph.consolidation.ledger import Ledger, Prices, Purpose, tokens_of
 from locigraph.kg.counts import Spent
 from locigraph.kg.types import SpaceId, TurnId
 from tests.fakes import OTHER_SPACE, SPACE
@@ -153,3 +153,7 @@ def test_a_stopped_ledger_lets_no_request_begin_and_wakes_those_that_wait() -> N
     ledger.bind(Memory())
     with ledger.request(1, 1, Prices()):
         pass
+
+
+def test_a_text_has_about_a_token_for_four_characters_and_at_least_one() -> None:
+    assert [tokens_of("x" * size) for size in (0, 3, 4, 8)] == [1, 1, 2, 3]

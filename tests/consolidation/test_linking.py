@@ -295,3 +295,14 @@ def test_a_run_that_is_stopped_goes_on_with_the_next_memory(store: Store, tmp_pa
         Linker(store).run(SPACE, client)
     assert len(requests) == 5
     assert links(store, "CAUSES") == {("t2", "t3")}
+
+
+def test_a_model_is_shown_the_entities_that_memories_nearby_name(store: Store, tmp_path: Path) -> None:
+    build(
+        store, ["My dog is Rex", "hm", "well", "so", "my cat is Tom"],
+        named=[("t0", "Rex", "person"), ("t4", "Tom", "person")],
+    )  # fmt: skip
+    with asked(tmp_path, lambda document: {"causes": [], "mentions": []}) as (client, requests):
+        Linker(store).run(SPACE, client)
+    named = [[each["name"] for each in request["document"]["entities"]] for request in requests]
+    assert (named[0], named[2], named[-1]) == (["Rex"], ["Rex", "Tom"], ["Tom"])

@@ -509,3 +509,17 @@ def test_a_wrong_key_is_not_asked_about_twice(tmp_path: Path) -> None:
         ChatClient(Endpoint(url, "m"), Cassette(tmp_path / "c.sqlite")).ask(ASKED, SCHEMA, boats, purpose=WHY)
     assert not isinstance(raised.value, ReplyFormatError)
     assert len(seen) == 1
+
+
+def test_pauses_double_and_are_at_least_half_as_long(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bounds: list[tuple[float, float]] = []
+
+    def drawn(low: float, high: float) -> float:
+        bounds.append((low, high))
+        return 0.0
+
+    monkeypatch.setattr(llm, "_FIRST_PAUSE_S", 1.0)
+    monkeypatch.setattr("random.uniform", drawn)
+    with stub_server(Stub(three, rate=1, faults=["503"], most=2)) as stub:
+        assert of_stub(stub, tmp_path).ask(ASKED, SCHEMA, boats, purpose=WHY) == 3
+    assert bounds == [(0.5, 1.0), (1.0, 2.0)]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from locigraph.consolidation.errors import BlueprintError
-from locigraph.consolidation.replies import read_reply
+from locigraph.consolidation.replies import _without_thoughts, read_reply
 
 
 def taken(reply: object) -> object:
@@ -70,3 +70,7 @@ def test_a_reply_without_an_object_is_said_to_be_so(reply: str, fault: str) -> N
 def test_what_is_no_number_of_json_is_refused() -> None:
     with pytest.raises(ValueError, match="NaN is not a JSON number"):
         read_reply('{"a": NaN}', taken)
+
+
+def test_of_several_ends_of_thoughts_the_last_counts() -> None:
+    assert _without_thoughts('{"a": 1}</think>{"a": 2}</think>{"a": 3}') == '{"a": 3}'

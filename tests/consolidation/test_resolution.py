@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -88,3 +90,10 @@ def test_names_of_signs_are_told_apart() -> None:
     assert entity_key("the C++") == entity_key("c++")
     assert entity_key("C and C++") != entity_key("C++ and C++")
     assert entity_key(" 🦊 ") == entity_key("🦊")
+
+
+def test_a_topic_exactly_as_similar_as_the_threshold_is_the_known_one() -> None:
+    resolver = Resolver([], np.zeros((0, 2), dtype=np.float32))
+    resolver.learn(NodeId("c"), "concept", "old boats", np.array([1, 0], dtype=np.float32))
+    at = np.array([CONCEPT_MERGE, math.sqrt(1 - CONCEPT_MERGE**2)], dtype=np.float32)
+    assert resolver.concept("vintage ships", at) is not None

@@ -43,3 +43,8 @@ def test_counts_of_conversations_are_added_and_a_share_of_nothing_is_none() -> N
     total = Quality(4, 2, 10, 1, 0, 0) + Quality(4, 4, 0, 0, 0, 0)
     assert total.shares() == {"covered": pytest.approx(0.75), "repeated": pytest.approx(0.1), "dates_right": None}
     assert quality([], at(), [said("t1")], at(1.0), threshold=0.7) == Quality(recorded=1)
+
+
+def test_a_statement_exactly_as_similar_as_the_threshold_is_covered() -> None:
+    half, axis = np.full((1, 4), 0.5, dtype=np.float32), np.eye(1, 4, dtype=np.float32)
+    assert quality([said("t1")], half, [said("t1")], axis, threshold=0.5).covered == 1

@@ -150,3 +150,9 @@ def test_no_samples_and_no_temperature_are_refused() -> None:
         signal_weights(np.zeros((0, 3)), np.zeros(0, dtype=bool))
     with pytest.raises(ValueError, match="temperature"):
         signal_weights(np.zeros((1, 3)), np.zeros(1, dtype=bool), temperature=0)
+
+
+def test_a_small_temperature_gives_all_weight_to_the_best_signal() -> None:
+    signals = np.array([[0.9, 0.5, 0.5], [0.1, 0.5, 0.5]] * 4)
+    weights = signal_weights(signals, np.array([True, False] * 4), temperature=1e-4)
+    assert weights.tolist() == pytest.approx([1, 0, 0])

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -543,3 +544,22 @@ def test_the_fusion_learnt_from_the_same_questions_is_in_the_manifest_if_it_is_w
     assert DETAIL not in made_of(tmp_path / "without", BOTH_SIDES).details
     unasked, settings = replace(BOTH_SIDES, questions=()), small_settings(pretrain=1, finetune=0)
     assert DETAIL not in made_of(tmp_path / "unasked", unasked, settings=settings, with_fusion=True).details
+
+
+def test_validation_is_in_full_precision_also_where_training_is_not() -> None:
+    seen: list[bool] = []
+
+    class Network(torch.nn.Module):
+        def nodes(self, block: object) -> object:
+            return SimpleNamespace(joined=lambda: torch.eye(2))
+
+        def queries(self, questions: torch.Tensor) -> torch.Tensor:
+            seen.append(torch.is_autocast_enabled("cpu"))
+            return questions
+
+    module = GraphTraining(Network(), TrainingConfig(), None, seed=0)  # type: ignore[arg-type]
+    asked = (torch.eye(2), torch.eye(2, dtype=torch.bool))
+    space = SimpleNamespace(asked=lambda: [asked], blocks=lambda: [torch.eye(2)])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        module.validation_step(space, 0)  # type: ignore[arg-type]
+    assert seen == [False]

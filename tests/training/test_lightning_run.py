@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import csv
+import hashlib
+import io
 import os
 import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +25,7 @@ from locigraph.training.identity import TrainingRun
 from locigraph.training.lightning_run import (
     AverageAndStop,
     EpochSampler,
+    _resumed_epoch,
     is_first_process,
     one_by_one,
     run_lightning,
@@ -462,3 +466,17 @@ def test_a_resume_point_with_any_byte_flipped_is_refused(tmp_path: Path) -> None
         damaged[place] ^= 1 << place % 8
         path.write_bytes(damaged)
         assert lightning_run._resumed_epoch(path) is None
+
+
+def test_a_damaged_point_of_a_training_runs_no_code_of_its_own(tmp_path: Path) -> None:
+    class Hostile:
+        def __reduce__(self) -> tuple[object, ...]:
+            return os.mkdir, (str(tmp_path / "made"),)
+
+    content = io.BytesIO()
+    torch.save({"epoch": 3, "x": Hostile()}, content)
+    point = tmp_path / "point.ckpt"
+    point.write_bytes(hashlib.sha256(content.getvalue()).digest() + content.getvalue())
+    with suppress(Exception):
+        _resumed_epoch(point)
+    assert not (tmp_path / "made").exists()

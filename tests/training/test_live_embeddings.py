@@ -526,3 +526,11 @@ def test_many_spaces_are_counted_in_one_pass(place: Place, monkeypatch: pytest.M
     place.collection().delete_space("s3")
     place.collection().flush()
     assert LiveEmbeddings(place.store, place.index, place.checkpoint, ENCODER).update() == 1
+
+
+def test_a_space_that_has_changed_is_stale_although_it_has_as_many_turns(place: Place) -> None:
+    place.say(*TURNS[SPACE][:3])
+    place.live.update()
+    place.store.list_changed([SPACE])
+    with pytest.raises(StaleEmbeddingsError, match="3 of 3 turns have graph embeddings, and some may be outdated"):
+        place.live.collection([SPACE])

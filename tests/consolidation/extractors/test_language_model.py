@@ -334,3 +334,9 @@ def test_a_dry_run_counts_without_asking(tmp_path: Path) -> None:
     assert one.cost == pytest.approx((one.input_tokens + 10 * one.output_tokens) / 1e6)
     assert stub.requests == []
     assert not (tmp_path / "c.sqlite").exists()
+
+
+def test_an_estimate_grows_with_the_tokens_of_a_turn(tmp_path: Path) -> None:
+    asked = [ChatClient(Endpoint("http://127.0.0.1:9", "m"), Cassette(tmp_path / "c.sqlite")) for _ in range(2)]
+    turn = make_turn(0, "x" * 391)  # with "Ann: " 396 characters, which are 100 tokens
+    assert LLMExtractor(*asked).estimate([turn]).output_tokens == 2 * (125 + 120)

@@ -335,3 +335,33 @@ def test_of_a_turn_whose_language_cannot_be_told_only_the_speaker_is_known() -> 
     said = "Tlahuiltia nocal nohuian ica xochitl ihuan tlapalli."
     plan = RuleExtractor().plan(make_turn(0, said), Context((), ()))
     assert plan == Blueprint(mentions=(Mention("Ann", "person"),))
+
+
+#: 625 characters, and nothing of the speaker or the past.
+EXPOSITION = "The wide sea lies there. " * 25
+
+
+def test_an_exposition_has_one_topic_and_any_other_turn_three() -> None:
+    many = "I like red wooden boats, blue glass bottles, green metal bridges, old stone towers. "
+    assert len(RULES.plan(make_turn(0, many), NOTHING).topics) == 3
+    assert len(RULES.plan(make_turn(0, EXPOSITION + many), NOTHING).topics) == 1
+
+
+def test_of_an_exposition_only_what_the_speaker_tells_is_kept() -> None:
+    assert drafts(f"{EXPOSITION}I bought my old wooden canoe.") == [
+        ("knowledge_node", "Ann bought Ann's old wooden canoe."),
+    ]
+    assert drafts("The rent is 950 euros now.") == [("knowledge_node", "Ann: The rent is 950 euros now.")]
+
+
+@pytest.mark.parametrize(("size", "is_kept"), [(600, True), (601, False)])
+def test_a_turn_of_more_than_600_characters_is_an_exposition(size: int, is_kept: bool) -> None:
+    text = ("They sold the old harbour bridge today. " + EXPOSITION[: 22 * 25]).ljust(size, ".")
+    assert len(text) == size
+    assert bool(drafts(text)) == is_kept
+
+
+def test_what_has_ended_by_a_sentence_is_replaced_by_what_the_next_one_names() -> None:
+    held = ContextNode(NodeId("held"), "knowledge_node", "Ann goes to Lune for coffee", {"speaker": "Ann"})
+    plan = RULES.plan(make_turn(0, "Lune has closed. It's now Orbit."), Context((held,), ()))
+    assert [op.id for op in plan.operations if isinstance(op, SupersedeNode)] == ["held"]

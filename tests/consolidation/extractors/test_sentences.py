@@ -69,3 +69,7 @@ def test_a_name_made_of_the_words_of_the_first_person_is_put_in_once() -> None:
     name = "I my me"
     assert in_third_person("I gave my boat", name) == "I my me gave I my me's boat"
     assert len(in_third_person("I " * 1_000, "I my me " * 30)) < 300_000
+
+
+def test_a_verb_in_y_agrees_by_the_letter_before_it() -> None:
+    assert in_third_person("I study and I pay, and I buy tea", "Ann") == "Ann studies and Ann pays, and Ann buys tea"

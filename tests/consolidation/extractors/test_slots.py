@@ -125,3 +125,8 @@ def test_what_takes_the_place_of_what_has_ended_corrects_it(
     before: str, sentence: str, values: tuple[str, str] | None
 ) -> None:
     assert corrected_value(sentence, after=before) == values
+
+
+@pytest.mark.parametrize("before", ["Well, I did not look, but", "Well, Tom said so, and"])
+def test_what_is_denied_or_reported_in_an_earlier_clause_takes_nothing_from_a_statement(before: str) -> None:
+    assert stated_slot(f"{before} the rent is 950 now.", "Ana") is not None

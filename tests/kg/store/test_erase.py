@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -358,3 +359,34 @@ def test_a_coined_label_goes_with_its_last_edge(store: Store, tmp_path: Path) ->
     assert before - {*shared_labels(path)} == {"SAILS_TO"}
     store.forget_spaces([SPACE])
     assert before - {*shared_labels(path)} == {*coined}
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize(("all_by", "made_by"), [(False, "t2"), (True, None)])
+def test_the_edge_that_closes_a_gap_is_of_the_turn_that_made_it_unless_this_is_forgotten(
+    tmp_path: Path, all_by: bool, made_by: str | None
+) -> None:
+    with Store(tmp_path / "chain.sqlite") as store:
+        turns = make_turns(["a", "b", "c"])
+        store.append_turns(turns)
+        if all_by:  # the turn in the middle made both edges
+            first, last = (store.commit(change_of(turn))["episode"] for turn in (turns[0], turns[2]))
+            edges = [NewRelation(first, "NEXT", "episode"), NewRelation("episode", "NEXT", last)]
+            store.commit(change_of(turns[1], relations=edges))
+        else:
+            before = store.commit(change_of(turns[0]))["episode"]
+            for turn in turns[1:]:
+                before = store.commit(change_of(turn, relations=[NewRelation(before, "NEXT", "episode")]))["episode"]
+        store.forget(SPACE, [TurnId("t1")])
+    with closing(sqlite3.connect(tmp_path / "chain.sqlite")) as file:
+        assert file.execute("SELECT label, turn_id FROM relations").fetchall() == [("NEXT", made_by)]
+
+
+def test_a_space_whose_turns_are_taken_up_again_is_listed_as_changed(store: Store) -> None:
+    turns = make_turns(["a", "b"])
+    store.append_turns(turns[1:])
+    store.commit(change_of(turns[1]))
+    store.acknowledge_changes(store.changed_spaces())
+    assert not store.changed_spaces()
+    store.append_turns(turns)  # the first one comes late
+    assert [*store.changed_spaces()] == [SPACE]

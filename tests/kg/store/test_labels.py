@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -98,3 +100,13 @@ def test_a_space_that_is_consolidated_anew_keeps_no_words_of_its_labels(store: S
     earlier = make_turn(0, "earlier", session=0, spoken_at=MONDAY - timedelta(days=7))
     store.append_turns([earlier])  # which makes all turns pending
     assert described(store) is None
+
+
+@pytest.mark.sqlite
+def test_the_name_of_a_coined_label_goes_with_the_last_turn_that_used_it(tmp_path: Path) -> None:
+    with Store(tmp_path / "labels.sqlite") as store:
+        adopt(store, 0, SECRET)
+        store.append_turns([make_turn(1, "hello")])
+        store.forget(SPACE, [TurnId("t0")])
+    with closing(sqlite3.connect(tmp_path / "labels.sqlite")) as file:
+        assert "ADOPTED" not in [name for (name,) in file.execute("SELECT name FROM relation_labels")]

@@ -214,3 +214,9 @@ def test_learnt_weights_and_what_they_find_do_not_depend_on_the_order_of_inserti
     once, again = found(snapshot), found(permuted(snapshot, np.random.default_rng(seed).permutation(8).tolist()))
     assert [node for node, _ in again] == [node for node, _ in once]
     assert [score for _, score in again] == pytest.approx([score for _, score in once], abs=1e-5)
+
+
+def test_a_memory_without_a_time_is_at_none_that_a_question_names() -> None:
+    snapshot = make_snapshot(make_turns(["bread"]), [Extra("knowledge_node", "Ann bakes bread")])
+    result = retriever(snapshot, clues=None).retrieve("bread on 1 January 2024", SPACE)
+    assert {str(hit.node_id): hit.signals["temporal"] for hit in result.hits} == {"n0": 1, "n1": 0}

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Barrier
 from typing import Any
@@ -280,3 +282,16 @@ def test_no_search_ever_returns_more_than_the_thinking_budget(lines: list[str], 
     for signal in ("cosine", "bm25", "activation", "time"):
         assert sum(signal in hit.signals for hit in hits) <= budget
     assert len(hits) <= 4 * budget
+
+
+def test_a_memory_is_linked_to_the_five_most_similar_ones() -> None:
+    snapshot = make_snapshot(make_turns(*([f"w{number}"] for number in range(12))))
+    near, far = [1.0, 0.0], [0.75, math.sqrt(1 - 0.75**2)]
+    vectors = np.array([near] * 6 + [far] * 6, dtype=np.float32)
+    links = TemprGraph(replace(snapshot, embeddings=vectors)).all_links.toarray()
+    assert links[0, 5] == pytest.approx(1)
+    assert links[0, 6] == 0
+
+
+def test_the_time_to_encode_a_question_is_told() -> None:
+    assert retriever(space_of(["canoe", "bread"])).retrieve("canoe", SPACE).timing.encode_ms > 0

@@ -94,3 +94,13 @@ def test_the_signals_come_in_the_order_asked_for() -> None:
     assert set(GRAPH_SIGNALS) < set(SIGNALS)
     one, other = values("canoe", "bm25", "bm25_before")
     assert [other, one] == values("canoe", "bm25_before", "bm25")
+
+
+def test_an_archived_topic_is_none_of_a_turn() -> None:
+    snapshot = space_of()
+    snapshot.active[len(LINES)] = False
+    assert not TurnSignals(snapshot, ["bm25_topics"]).of("boats", ENCODER.encode(["boats"])[0]).any()
+
+
+def test_a_wide_window_reaches_two_turns_ahead() -> None:
+    assert [value > 0 for value in values("care", "bm25_wide")[0]] == [*[False] * 5, True, True, True]
