@@ -108,10 +108,20 @@ def _found(format: str | None, path: str) -> tuple[CorpusFormat, Corpus]:
     with unpacked(path) as inside:
         if format is None:
             row = recognised(inside) or row
-        corpus = replace(_read(row, inside), path=path)
+        try:
+            read = _read(row, inside)
+        except CorpusFormatError as error:
+            error.args = (_of_archive(str(error), inside, path),)
+            raise
+        corpus = replace(read, path=path, notes=tuple(_of_archive(note, inside, path) for note in read.notes))
     if format is None and row.is_export:
         corpus = replace(corpus, notes=(f"read as {row.name}; --corpus.format names another format", *corpus.notes))
     return row, corpus
+
+
+def _of_archive(text: str, inside: str, path: str) -> str:
+    """A message that names the archive instead of the folder in which it was unpacked, which is gone by then."""
+    return text.replace(f"{inside}/", f"{path}: ").replace(inside, path)
 
 
 def _read(row: CorpusFormat, path: str) -> Corpus:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -281,6 +282,22 @@ def test_an_archive_is_read_as_what_it_holds(form: str, tmp_path: Path) -> None:
     if form == "whatsapp":
         assert corpus.conversations[0].space == "WhatsApp Chat - Tom"
     assert not (tmp_path.parent / "out.json").exists()
+
+
+def test_what_is_said_of_an_archive_names_the_archive(tmp_path: Path) -> None:
+    archive = tmp_path / "team.zip"
+    message = {"type": "message", "user": "U1", "ts": "1714557600.000100", "text": "Hello"}
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("general/2024-05-01.json", json.dumps([message]))
+        packed.writestr("general/2024-05-02.json", "{}")
+        packed.writestr("plans/2024-05-01.json", json.dumps([message]))
+    corpus = load_corpus(None, str(archive))
+    assert f"the first that cannot be read: {archive}: general/2024-05-02.json" in "\n".join(corpus.notes)
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("conversations.json", '[{"mapping": 3}]')
+    with pytest.raises(CorpusFormatError, match=f"^{archive}: ") as raised:
+        load_corpus(None, str(archive))
+    assert "corpus_" not in str(raised.value)
 
 
 def test_an_archive_that_cannot_be_unpacked_or_holds_several_files_is_refused(tmp_path: Path) -> None:
