@@ -523,3 +523,14 @@ def test_pauses_double_and_are_at_least_half_as_long(monkeypatch: pytest.MonkeyP
     with stub_server(Stub(three, rate=1, faults=["503"], most=2)) as stub:
         assert of_stub(stub, tmp_path).ask(ASKED, SCHEMA, boats, purpose=WHY) == 3
     assert bounds == [(0.5, 1.0), (1.0, 2.0)]
+
+
+def test_a_time_to_wait_until_that_names_no_zone_is_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        until = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True).replace("GMT", "-0000")
+        assert 50 < (llm._retry_after(until) or 0) <= 60
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -61,3 +61,10 @@ def test_a_variant_that_finds_less_is_shown_below_the_full_model() -> None:
     assert deltas[0] < -0.2
     assert ablation_table(summary).splitlines()[2].startswith(f"| {FULL} |")
     assert "without &lt;b&gt;" in ablation_figure(summary)
+
+
+def test_the_sketch_is_tried_with_four_other_widths() -> None:
+    found = {
+        int(name.split()[1]): changes for name, changes in variants_of(Settings()).items() if name.startswith("sketch")
+    }
+    assert found == {width: {"model.lexical_dim": width} for width in (256, 512, 2048, 4096)}

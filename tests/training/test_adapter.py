@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -235,3 +236,12 @@ if __name__ == "__main__":
         cosines = golden_cosines(tiny_text_encoder(Path(name) / "tiny"), Path(name) / "adapt")
     recorded = {"algorithm": ADAPTER_ALGORITHM, "cosines": [round(value, 4) for value in cosines]}
     print(f"GOLDEN: dict[str, Any] = {recorded}")
+
+
+def test_the_learning_rate_warms_up_for_at_most_a_quarter_of_the_steps_and_falls_to_its_end() -> None:
+    class Adaptation(TextAdaptation):
+        trainer = SimpleNamespace(world_size=1)  # type: ignore[assignment]
+
+    module = Adaptation(torch.nn.Linear(2, 2), AdapterConfig(epochs=2, warmup_steps=100), examples=4, seed=0)
+    (schedule,) = module.configure_optimizers()["lr_scheduler"]["scheduler"].lr_lambdas
+    assert [schedule(step) for step in (0, 1, 4)] == [0.5, 0.875, 0.5]

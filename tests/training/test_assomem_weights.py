@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import datetime
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from locigraph.kg.snapshot import Snapshot
-from locigraph.kg.types import Question, SpaceId, TurnId
+from locigraph.kg.types import NodeId, Question, SpaceId, TurnId
+from locigraph.retrieval.protocols import Hit
 from locigraph.retrieval.strategies.assomem import AssoMemRetriever, ClueGraph
 from locigraph.retrieval.strategies.memory_graph import Asked
+from locigraph.training import assomem_weights
 from locigraph.training.assomem_weights import (
     TEMPERATURES,
     WeightsOfQuestion,
@@ -156,3 +160,23 @@ def test_a_small_temperature_gives_all_weight_to_the_best_signal() -> None:
     signals = np.array([[0.9, 0.5, 0.5], [0.1, 0.5, 0.5]] * 4)
     weights = signal_weights(signals, np.array([True, False] * 4), temperature=1e-4)
     assert weights.tolist() == pytest.approx([1, 0, 0])
+
+
+def test_the_temperature_is_the_one_whose_weights_find_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights_at = {each: (0.0, float(n), 1.0 - n) for n, each in enumerate(assomem_weights.TEMPERATURES)}
+    best = weights_at[assomem_weights.TEMPERATURES[-1]]
+    monkeypatch.setattr(assomem_weights, "typed_signals", lambda *_: [])
+    monkeypatch.setattr(
+        assomem_weights, "weights_of_types", lambda samples, type_of, temperature: lambda text: weights_at[temperature]
+    )
+
+    def made(weights: Callable[[str], object]) -> object:
+        def retrieve(text: str, space: str, **_: object) -> object:
+            found = TurnId("t0" if weights(text) == best else "t1")
+            return SimpleNamespace(hits=(Hit(NodeId("n"), "episode", "x", (found,), 1.0, {}),))
+
+        return SimpleNamespace(retrieve=retrieve)
+
+    question = Question(SPACE, "q", "Where?", "c", (TurnId("t0"),))
+    chosen = assomem_weights.learn_signal_weights(made, [], [question], str)  # type: ignore[arg-type]
+    assert chosen("Where?") == best
