@@ -11,8 +11,9 @@ from locigraph.kg.corpora.parsing import decode, read_bytes
 from locigraph.kg.errors import CorpusFormatError
 
 _LOOKED_AT = 4 * 2**20  # characters; a first conversation may be long
-_JSON = re.compile(r"\s*(?:\{|\[\s*[\[{])")  # a chat in plain text may begin with a date in brackets
-_TOKEN = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(\s{0,20}:)?|[{}\[\]]', re.DOTALL)
+_JSON = re.compile(r"\{|\[\s{0,100}[\[{]")  # a chat in plain text may begin with a date in brackets
+# A string that has no end takes the rest of the text, or every quotation mark in it would be tried as a beginning.
+_TOKEN = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)(?:"(\s{0,20}:)?|\\?\Z)|[{}\[\]]', re.DOTALL)
 
 
 def recognised(path: str) -> CorpusFormat | None:
@@ -27,7 +28,7 @@ def recognised(path: str) -> CorpusFormat | None:
         beginning = decode(path)[:_LOOKED_AT]
     except CorpusFormatError:  # mail may be in any encoding
         beginning = read_bytes(path).decode("latin-1")[:_LOOKED_AT]
-    depths = _depths(beginning) if _JSON.match(beginning) else {}
+    depths = _depths(beginning) if _JSON.match(beginning.lstrip()) else {}
     found = [row for row in FORMATS.values() if row.keys and row.keys <= depths.keys()]
     if found:
         return min(found, key=lambda row: max(depths[key] for key in row.keys))
