@@ -365,7 +365,7 @@ def run_lightning(
                 num_sanity_val_steps=0,
                 log_every_n_steps=1,
             )
-        except (MisconfigurationException, ValueError, RuntimeError) as error:
+        except (MisconfigurationException, TypeError, ValueError, RuntimeError) as error:
             raise TrainingError(f"trainer {chosen} cannot run here: {error}") from error
         steps = one_by_one(train, EpochSampler(len(train), seed, trainer))
         checks: Any = one_by_one(validation) if len(validation) else []
