@@ -363,7 +363,8 @@ def test_dealing_out_takes_no_number_from_torchs_own_generator() -> None:
     ],
 )
 def test_a_trainer_that_cannot_run_here_is_said_by_its_settings(wrong: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match=f"'{next(iter(wrong))}': {next(iter(wrong.values()))!r}.* cannot run here"):
+    ((name, value),) = wrong.items()
+    with pytest.raises(TrainingError, match=f"'{name}': '?{value}'?.* cannot run here"):
         Run(trainer=replace(CPU, **wrong))(tmp_path)
 
 
