@@ -336,10 +336,25 @@ def views_of(graph: Store, encoder: CachedTextEncoder | None) -> Views:
     return Views(lambda space, as_of: graph.snapshot(space, as_of=as_of, embedding_model=model), graph.last_spoken())
 
 
+def require_same_turns(corpus: Corpus, store: Store) -> None:
+    """Raise LocigraphError if a graph has turns that its corpus lacks, or lacks turns of it."""
+    held = {*store.spaces()}
+    for conversation in corpus.conversations:
+        given = {turn.turn_id for turn in conversation.turns}
+        stored = {turn.turn_id for turn in store.turns(conversation.space)} if conversation.space in held else set()
+        for what, turns in (("beside those of the corpus", stored - given), ("less than the corpus", given - stored)):
+            if turns:
+                raise LocigraphError(
+                    f"store {store.url!r}: space {conversation.space!r} has {counted(len(turns), 'turn')} {what}, such "
+                    f"as {min(turns)!r}, so results would be of another conversation; name a store of this corpus alone"
+                )
+
+
 @contextmanager
 def built_views(corpus: Corpus, extractor: Extractor, encoder: CachedTextEncoder, store: str) -> Iterator[Views]:
     """Views of a corpus' graphs for training inside folds; builds missing graphs, and encodes the questions ahead."""
     with Store(store) as graph:
         build_graph(corpus, extractor, graph, encoder)
+        require_same_turns(corpus, graph)
         encoder.encode([q.text for q in corpus.questions], progress="encode questions")
         yield views_of(graph, encoder)

@@ -104,6 +104,7 @@ class Evaluation:
             learning.more_training_sets(self.also if self.folds else None, corpus, encoder, validation=0) as others,
         ):
             failed = graphs.build_graph(corpus, self.extractor, graph, self.encoder)
+            graphs.require_same_turns(corpus, graph)
             for conversation in corpus.conversations:  # for strategies that search along links, as in their papers
                 Linker(graph).run(conversation.space)
             indexer_of(graph, vectors, self.encoder).drain(progress=True)

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from locigraph.assembly import opening
 from locigraph.assembly.fold_task import Asker
-from locigraph.assembly.graphs import views_of
+from locigraph.assembly.graphs import require_same_turns, views_of
 from locigraph.assembly.options import names
 from locigraph.assembly.search_parts import SearchParts
 from locigraph.assembly.settings import EncoderSettings, GraphSettings
@@ -209,6 +209,7 @@ class TransferMatrix:
             encoder = opening.text_encoder(settings)
             encoder.encode([q.text for q in corpus.questions], progress=f"encode questions of {name}")
             store = self._opened.enter_context(opening.existing_store(given.store))
+            require_same_turns(corpus, store)
             self._graphs[name] = _Graph(store, corpus, encoder, views_of(store, encoder))
         return self._graphs[name]
 

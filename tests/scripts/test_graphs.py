@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from locigraph.assembly.graphs import GraphWriter, build_graph, builders_of, encoded_of, views_of
+from locigraph.assembly.graphs import GraphWriter, build_graph, builders_of, encoded_of, require_same_turns, views_of
 from locigraph.consolidation.blueprint import Blueprint, Mention
 from locigraph.consolidation.errors import ConsolidationError
 from locigraph.consolidation.extractors.rules import RuleExtractor
@@ -207,3 +207,14 @@ def test_a_space_is_foreseen_by_the_rules_that_built_it_and_else_by_the_plain_on
         else:
             with pytest.raises(LocigraphError, match="pip install"):
                 builders_of(store, SPACES)
+
+
+def test_a_graph_of_more_or_fewer_turns_than_its_corpus_is_refused(tmp_path: Path) -> None:
+    turns = make_turns(["one", "two", "three"])
+    with Store(tmp_path / "graph.sqlite") as store:
+        store.append_turns(turns[:2])
+        require_same_turns(corpus(make_conversation(turns[:2])), store)
+        with pytest.raises(LocigraphError, match=r"has 1 turn beside those of the corpus, such as 't1', so results"):
+            require_same_turns(corpus(make_conversation(turns[:1])), store)
+        with pytest.raises(LocigraphError, match=r"has 1 turn less than the corpus, such as 't2'"):
+            require_same_turns(corpus(make_conversation(turns)), store)
