@@ -48,6 +48,8 @@ def plan_folds(questions: Sequence[Question], *, folds: int, validation: int, se
             conversation left to train on.
     """
     sizes = Counter(str(question.space) for question in questions)
+    if len(sizes) < 2:
+        raise TrainingError(f"folds need at least 2 conversations with questions; the corpus has {len(sizes)}")
     if not 2 <= folds <= len(sizes):
         raise TrainingError(f"folds is {folds}; expected 2 to {len(sizes)}, the number of conversations with questions")
     largest_test = -(-len(sizes) // folds)

@@ -337,17 +337,30 @@ def views_of(graph: Store, encoder: CachedTextEncoder | None) -> Views:
 
 
 def require_same_turns(corpus: Corpus, store: Store) -> None:
-    """Raise LocigraphError if a graph has turns that its corpus lacks, or lacks turns of it."""
+    """Raise LocigraphError if a graph is not that of a corpus: if it has other turns, or turns with other words.
+
+    Results would be those of another conversation, and what was learnt from could not be told by the corpus.
+    """
     held = {*store.spaces()}
     for conversation in corpus.conversations:
-        given = {turn.turn_id for turn in conversation.turns}
-        stored = {turn.turn_id for turn in store.turns(conversation.space)} if conversation.space in held else set()
-        for what, turns in (("beside those of the corpus", stored - given), ("less than the corpus", given - stored)):
+        space = conversation.space
+        given = {turn.turn_id: _said(turn) for turn in conversation.turns}
+        stored = {turn.turn_id: _said(turn) for turn in store.turns(space)} if space in held else {}
+        other = {turn for turn in given.keys() & stored.keys() if given[turn] != stored[turn]}
+        for what, turns in (
+            ("beside those of the corpus", stored.keys() - given.keys()),
+            ("less than the corpus", given.keys() - stored.keys()),
+            ("with other words than in the corpus", other),
+        ):
             if turns:
                 raise LocigraphError(
-                    f"store {store.url!r}: space {conversation.space!r} has {counted(len(turns), 'turn')} {what}, such "
-                    f"as {min(turns)!r}, so results would be of another conversation; name a store of this corpus alone"
+                    f"store {store.url!r}: space {space!r} has {counted(len(turns), 'turn')} {what}, such as "
+                    f"{min(turns)!r}, so results would be of another conversation; name a store of this corpus alone"
                 )
+
+
+def _said(turn: Turn) -> tuple[object, ...]:
+    return turn.speaker, turn.text, turn.image_caption
 
 
 @contextmanager

@@ -66,6 +66,8 @@ def text_encoder(settings: EncoderSettings) -> CachedTextEncoder:
     model, dtype = model_and_dtype(settings)
     if settings.cache_mb < 1:
         raise LocigraphError(f"encoder.cache_mb is {settings.cache_mb}; expected at least 1")
+    if settings.device is not None:
+        check_device(settings.device)
     return CachedTextEncoder(
         model,
         cache=text_cache(settings),

@@ -55,6 +55,14 @@ def text_table(results: Summary) -> str:
     )
 
 
+def learnt_note(questions: int) -> list[str]:
+    """What is said where the means have so many questions that were learnt from; nothing for none."""
+    if not questions:
+        return []
+    seen = counted(questions, "question")
+    return [f"the means include {seen} that the training has seen, in words or evidence; comparisons leave them out"]
+
+
 def comparison_sentence(comparison: Comparison) -> str:
     """One comparison in plain words; a difference is called shown only after Holm's correction."""
     a, b, metric = printable_line(comparison["a"]), printable_line(comparison["b"]), comparison["metric"]

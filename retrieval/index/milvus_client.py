@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -177,19 +177,15 @@ def _served(path: str, *, is_reader: bool) -> _Server:
     """
     # Interrupts reach the main thread alone. One within the start would leave a server that was started in part and
     # is in use nowhere, and gRPC would wait forever when it frees it.
-    with ThreadPoolExecutor(1, thread_name_prefix="index") as pool:
-        starting = pool.submit(_started, path, is_reader=is_reader)
-        try:
-            return starting.result()
-        except BaseException:
-            starting.add_done_callback(_stopped)
-            raise
-
-
-def _stopped(starting: Future[_Server]) -> None:
-    if starting.exception() is None:
-        _, stop = starting.result()
-        stop()
+    made: list[_Server] = []
+    try:
+        with ThreadPoolExecutor(1, thread_name_prefix="index") as pool:  # whose end waits for the thread
+            pool.submit(lambda: made.append(_started(path, is_reader=is_reader))).result()
+    except BaseException:
+        for _, stop in made:
+            stop()
+        raise
+    return made[0]
 
 
 def _started(path: str, *, is_reader: bool) -> _Server:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from locigraph.assembly import opening
-from locigraph.assembly.graphs import views_of
+from locigraph.assembly.graphs import require_same_turns, views_of
 from locigraph.assembly.language_models import clients_of
 from locigraph.assembly.settings import EncoderSettings, GraphSettings, WriterSettings
 from locigraph.kg.corpora import Corpus
@@ -95,6 +95,7 @@ def training_sets(
         opening.existing_store(store) as graph,
         more_training_sets(also, corpus, encoder, validation=validation) as others,
     ):
+        require_same_turns(corpus, graph)
         views = views_of(graph, None if encoder is None else opening.text_encoder(encoder))
         yield [training_set(views, corpus, validation=validation), *others]
 
@@ -121,6 +122,7 @@ def more_training_sets(
             corpus = own if each.corpus is None else opening.read_corpus(each.corpus)
             texts = None if encoder is None else replace(encoder, dtype=each.dtype or encoder.dtype)
             store = opened.enter_context(opening.existing_store(each.store))
+            require_same_turns(corpus, store)
             views = views_of(store, None if texts is None else opening.text_encoder(texts))
             sets.append(training_set(views, corpus, validation=validation))
         yield sets

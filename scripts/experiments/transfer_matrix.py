@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from locigraph.assembly.search_parts import SearchParts
 from locigraph.assembly.settings import EncoderSettings, GraphSettings
 from locigraph.assembly.strategies import STRATEGIES, Strategy, made_of
 from locigraph.kg.corpora import Corpus
-from locigraph.kg.errors import LocigraphError
+from locigraph.kg.errors import LocigraphError, shortened
 from locigraph.kg.name_list import Names
 from locigraph.kg.registry import Table
 from locigraph.kg.store import Store
@@ -28,6 +29,7 @@ from locigraph.retrieval.evaluation.formatting import p_value, signed, unsigned
 from locigraph.retrieval.evaluation.metrics import CONTEXT_METRICS
 from locigraph.retrieval.evaluation.outcomes import StrategyRun
 from locigraph.retrieval.evaluation.question_scores import write_question_scores
+from locigraph.retrieval.evaluation.report import learnt_note
 from locigraph.retrieval.evaluation.summary import summarise
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.experiments import learning, provenance
@@ -88,6 +90,8 @@ class TransferMatrix:
         seed: int,
         contexts: bool,
     ) -> None:
+        for name in graphs:
+            check_file_name(name)
         self._baselines = names(baselines, BASELINES)
         if not self._baselines:
             raise LocigraphError(f"baselines is {baselines!r}; name at least one of {', '.join(BASELINES)}")
@@ -109,6 +113,7 @@ class TransferMatrix:
 
     def trained(self, name: str, sources: Sequence[str]) -> Checkpoint:
         """Train a checkpoint, with its fusion, on some graphs; a finished training is loaded."""
+        check_file_name(name)
         graphs = [self._graph(source) for source in sources]
         sets = [learning.training_set(each.views, each.corpus, validation=self._validation) for each in graphs]
         encoder = graphs[0].encoder
@@ -173,6 +178,9 @@ class TransferMatrix:
                 document.Paragraph("Recall of contexts of so many tokens:"),
                 _table([*head, "tokens", *shown], packed),
             ]
+        for cell in self.cells:
+            for note in learnt_note(cell["left_out"]):
+                blocks.append(document.Paragraph(f"{cell['trained']} on {cell['tested']}: {note}."))
         return document.markdown_text(blocks).rstrip("\n")
 
     def _ranked(self, cell: Mapping[str, Any], shown: Sequence[str]) -> list[str]:
@@ -233,3 +241,11 @@ def _packed(cell: Mapping[str, Any], shown: Sequence[str]) -> list[list[str]]:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> document.TableBlock:
     return document.TableBlock(tuple(head), tuple(tuple(row) for row in rows), text_columns=len(head))
+
+
+def check_file_name(name: str) -> None:
+    """Raise LocigraphError unless a name, of a graph or training, can be that of a file in the output folder."""
+    if not re.fullmatch(r"\w[\w.+-]*", name):
+        raise LocigraphError(
+            f"the name {shortened(name)} would be part of names of files; expected letters, digits and . + - _"
+        )

@@ -209,12 +209,17 @@ def test_a_space_is_foreseen_by_the_rules_that_built_it_and_else_by_the_plain_on
                 builders_of(store, SPACES)
 
 
-def test_a_graph_of_more_or_fewer_turns_than_its_corpus_is_refused(tmp_path: Path) -> None:
-    turns = make_turns(["one", "two", "three"])
+def test_a_graph_of_other_turns_or_words_than_its_corpus_is_refused(tmp_path: Path) -> None:
+    def told(*texts: str) -> Corpus:
+        return corpus(make_conversation(texts))
+
     with Store(tmp_path / "graph.sqlite") as store:
-        store.append_turns(turns[:2])
-        require_same_turns(corpus(make_conversation(turns[:2])), store)
-        with pytest.raises(LocigraphError, match=r"has 1 turn beside those of the corpus, such as 't1', so results"):
-            require_same_turns(corpus(make_conversation(turns[:1])), store)
-        with pytest.raises(LocigraphError, match=r"has 1 turn less than the corpus, such as 't2'"):
-            require_same_turns(corpus(make_conversation(turns)), store)
+        store.append_turns(make_turns(["one", "two"]))
+        require_same_turns(told("one", "two"), store)
+        for texts, message in (
+            (("one",), "has 1 turn beside those of the corpus, such as 't1', so results"),
+            (("one", "two", "three"), "has 1 turn less than the corpus, such as 't2'"),
+            (("one", "2"), "has 1 turn with other words than in the corpus, such as 't1'"),
+        ):
+            with pytest.raises(LocigraphError, match=message):
+                require_same_turns(told(*texts), store)

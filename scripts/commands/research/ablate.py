@@ -56,6 +56,7 @@ def ablate(
     from locigraph.retrieval.evaluation.asking import joined_runs, outcomes
     from locigraph.retrieval.evaluation.leaks import Fold
     from locigraph.retrieval.evaluation.outcomes import StrategyRun
+    from locigraph.retrieval.evaluation.report import learnt_note
     from locigraph.retrieval.evaluation.summary import summarise
     from locigraph.scripts.experiments import learning, provenance
     from locigraph.scripts.experiments.result_files import learnt_questions
@@ -120,7 +121,7 @@ def ablate(
     replace_file(
         folder / "ablation.json", json.dumps({**summary, "left_out": left_out, "manifest": manifest}, indent=1) + "\n"
     )
-    table = ablation_table(summary)
+    table = "\n\n".join([ablation_table(summary), *learnt_note(len(left_out))])
     replace_file(folder / "ablation.md", table + "\n")
     replace_file(folder / "ablation.svg", ablation_figure(summary))
     print(table)

@@ -104,7 +104,7 @@ def evaluate(
     from locigraph.assembly import graphs
     from locigraph.assembly.language_models import clients_of
     from locigraph.assembly.queries import queries_of
-    from locigraph.retrieval.evaluation.report import text_table
+    from locigraph.retrieval.evaluation.report import learnt_note, text_table
     from locigraph.scripts.experiments import learning
     from locigraph.scripts.experiments.evaluation import Evaluation
     from locigraph.training.checkpoint import load_checkpoint
@@ -166,5 +166,5 @@ def evaluate(
         "also": [dataclasses.asdict(each) for each in also or ()],
     }
     results = evaluation.run(path, index, encoder, details)
-    print(text_table(results))
+    print("\n".join([text_table(results), *learnt_note(len(results.get("left_out", ())))]))
     print(f"report: {folder / 'report.html'} and {folder / 'report.md'}; numbers: {folder / 'results.json'}")
