@@ -179,7 +179,7 @@ class TransferMatrix:
                 _table([*head, "tokens", *shown], packed),
             ]
         for cell in self.cells:
-            for note in learnt_note(cell["left_out"]):
+            for note in learnt_note(cell.get("left_out", 0)):
                 blocks.append(document.Paragraph(f"{cell['trained']} on {cell['tested']}: {note}."))
         return document.markdown_text(blocks).rstrip("\n")
 

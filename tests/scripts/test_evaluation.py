@@ -9,12 +9,15 @@ import pytest
 
 from locigraph.assembly import defaults, opening
 from locigraph.assembly.settings import REMEMBERED, CorpusSettings, EncoderSettings, GraphSettings
+from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.scripts.commands.memory.build import build
 from locigraph.scripts.commands.memory.demo import demo
 from locigraph.scripts.commands.memory.recall import recall
 from locigraph.scripts.commands.research.evaluate import evaluate
+from locigraph.scripts.commands.research.transfer import transfer
+from locigraph.scripts.experiments import learning
 from tests.faults.workbench import FakeCachedEncoder, conversation
 
 TWO = CorpusSettings("sample", conversations=["harbor", "ward"])
@@ -60,7 +63,7 @@ def test_the_store_of_an_evaluation_is_asked_with_the_number_format_that_its_ind
 
 
 def test_evidence_that_is_copied_into_a_further_corpus_to_learn_from_is_left_out_of_comparisons(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(opening, "text_encoder", lambda settings: FakeCachedEncoder("fake", cache=tmp_path / "c"))
     copied = "My aunt sold her green camper van and lent me twelve thousand"
@@ -80,6 +83,27 @@ def test_evidence_that_is_copied_into_a_further_corpus_to_learn_from_is_left_out
         contexts=False,
     )
     assert json.loads((tmp_path / "out" / "results.json").read_text())["left_out"] == ["harbor:q"]
+    assert "the means include 1 question that the training has seen" in capsys.readouterr().out
+
+
+def test_a_store_of_other_words_than_the_corpus_is_neither_trained_on_nor_tested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "text_encoder", lambda settings: FakeCachedEncoder("fake", cache=tmp_path / "c"))
+    told = {"harbor": "My aunt sold her green camper van", "ward": "The two cats were asleep all day again"}
+    build(corpus=written(tmp_path / "own.jsonl", told), store=str(tmp_path / "own.sqlite"))
+    other = written(tmp_path / "other.jsonl", told | {"ward": "The two dogs were awake all night again"})
+    store = str(tmp_path / "own.sqlite")
+    with (
+        pytest.raises(LocigraphError, match="'ward' has 1 turn with other words than in the corpus"),
+        learning.training_sets(other_read := opening.read_corpus(other), store, None, None, validation=0),
+    ):
+        raise AssertionError(f"{other_read} was trained on")
+    with pytest.raises(LocigraphError, match="'ward' has 1 turn with other words than in the corpus"):
+        transfer(
+            graphs={"b": GraphSettings(store, other)}, train={"row": ["b"]}, validation=0, output=str(tmp_path / "out"),
+            encoder=EncoderSettings(adapter="named"),
+        )  # fmt: skip
 
 
 def test_the_demo_names_a_command_that_a_shell_reads_whatever_its_folder_is_called(

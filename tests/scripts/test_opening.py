@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from locigraph.assembly.opening import text_cache, vector_index
+from locigraph.assembly.opening import text_cache, text_encoder, vector_index
 from locigraph.assembly.settings import EncoderSettings, IndexSettings
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
@@ -42,3 +42,9 @@ def test_without_a_home_the_text_cache_must_be_named(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Path, "home", homeless)
     with pytest.raises(LocigraphError, match=r"--encoder\.cache, or set XDG_CACHE_HOME"):
         text_cache(EncoderSettings())
+
+
+@pytest.mark.parametrize("device", ["banana", "cuda:99"])
+def test_a_device_of_the_text_encoder_that_there_is_not_is_refused_at_once(device: str, tmp_path: Path) -> None:
+    with pytest.raises(LocigraphError, match=f"device '{device}' cannot be used here"):
+        text_encoder(EncoderSettings(device=device, cache=str(tmp_path / "cache.sqlite")))

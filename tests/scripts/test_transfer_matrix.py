@@ -91,3 +91,9 @@ def test_what_takes_what_a_checkpoint_has_learnt_is_a_baseline_unless_it_is_v2(
     with matrix(tmp_path, "sum") as made:
         proposed = made.table().split(" | ")[2]
     assert learnt - {*BASELINES} == {proposed}
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", ".x", "", "a b", "a/b"])
+def test_a_name_that_would_lead_out_of_the_output_folder_is_refused(name: str, tmp_path: Path) -> None:
+    with matrix(tmp_path, "v1") as made, pytest.raises(LocigraphError, match="would be part of names of files"):
+        made.trained(name, [])

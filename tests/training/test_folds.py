@@ -120,6 +120,11 @@ def test_impossible_folds_are_refused(count: int, validation: int, message: str)
         plan_folds(questions_about({"a": 1, "b": 1, "c": 1}), folds=count, validation=validation, seed=0)
 
 
+def test_a_corpus_of_one_conversation_has_no_folds() -> None:
+    with pytest.raises(TrainingError, match="folds need at least 2 conversations with questions; the corpus has 1"):
+        plan_folds(questions_about({"a": 3}), folds=2, validation=0, seed=0)
+
+
 @pytest.mark.parametrize(
     "text", ["What did Ann buy?", "what  did ann BUY?", "What did Ann buy", "\uff37hat did Ann buy!"]
 )
