@@ -159,8 +159,10 @@ class LiveEmbeddings:
             standings: The spaces, and how they stand: those that stand as they did when they were last brought up to
                 date here still are.
         """
-        if self._last.collection is not None and self.are_settled(standings):
-            return self._searchable(self._last.collection, [*standings])
+        last = self._last.collection
+        # Forgetting clears an embedded index, also of the spaces from which nothing was forgotten.
+        if last is not None and self._index.is_open(GRAPH_ALIAS, last) and self.are_settled(standings):
+            return self._searchable(last, [*standings])
         spaces, collection = [*standings], self._in_use()
         if collection is None:
             self._refreshed(is_first=True)

@@ -151,6 +151,10 @@ class MilvusIndex:
         for name in self.owned(names, store):
             self._drop(name)
 
+    def is_open(self, name: str, collection: Collection | None) -> bool:
+        """Whether a name of an embedded index still stands for a collection; it does not once the index was cleared."""
+        return collection is not None and self._opened.get(name) is collection
+
     def open(self, name: str) -> Collection:
         """Open the collection of that name, or the one that an alias of that name points at.
 

@@ -259,7 +259,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
     },
     MilvusIndex: dict.fromkeys(
         (
-            "close", "collections", "owned", "create", "open_or_create", "clear", "open", "has", "drop",
+            "close", "collections", "owned", "create", "open_or_create", "clear", "open", "is_open", "has", "drop",
             "alias_target", "point",
         )
     ),

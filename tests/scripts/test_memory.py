@@ -1227,6 +1227,21 @@ def test_arguments_of_a_wrong_type_are_refused_in_words(place: Path) -> None:
         assert "a question is 5" in str(refused)
 
 
+def test_forgetting_in_one_space_leaves_every_other_one_searchable(place: Path) -> None:
+    with opened(place) as memory:
+        for space in ("ana", "ben"):
+            memory.add(**SALE | {"space": space, "turn_id": "t0"})
+            memory.add(**SALE | {"space": space, "turn_id": "t1", "text": "The bike is gone."})
+            memory.recall("bike", space=space)
+        live = memory._parts.live()
+        assert live is not None
+        live._last.hot.drop([SpaceId("ben")])
+        memory.forget(space="ana", turn_ids=["t0"])
+        for _ in range(2):
+            assert memory.recall("bike", space="ben", fold=None).strategy == "v2"
+        assert {turn for hit in memory.recall("bike", space="ben", fold=None) for turn in hit.turn_ids} == {"t0", "t1"}
+
+
 def test_a_turn_without_a_space_is_refused_alone(place: Path) -> None:
     nowhere = {name: value for name, value in SALE.items() if name != "space"}
     with opened(place) as memory:
