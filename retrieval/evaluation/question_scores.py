@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from locigraph.kg.errors import shortened
 from locigraph.kg.files import parsed_json, replace_file
 from locigraph.retrieval.evaluation.errors import EvaluationError
 from locigraph.retrieval.evaluation.outcomes import QuestionOutcome, StrategyRun, by_strategy
@@ -75,8 +76,8 @@ def compare_again(
         seed: Random seed of the bootstrap and of the sign patterns; that of the record reproduces its numbers.
 
     Raises:
-        EvaluationError: If a file is not of this kind, or about other questions, or no question is left, or a pair or
-            metric is unknown.
+        EvaluationError: If a file is not of this kind, or about other questions, or no question is left, or a pair, a
+            metric or a question to leave out is unknown.
     """
     records = [_read(each) for each in (path, *also)]
     first = records[0]
@@ -86,6 +87,9 @@ def compare_again(
                 f"{file}: its questions are not those of {path} ({len(record.questions):,} and "
                 f"{len(first.questions):,}); compare records of the same questions"
             )
+    unknown = [name for name in without if name not in first.questions]
+    if unknown:
+        raise EvaluationError(f"{path}: question {shortened(unknown[0])} is not in it, so it cannot be left out")
     left_out = {*without}.union(*(record.left_out for record in records))
     kept = {name: question for name, question in first.questions.items() if name not in left_out}
     if not kept:

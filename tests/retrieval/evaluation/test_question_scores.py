@@ -109,4 +109,6 @@ def test_unknown_strategies_are_refused(tmp_path: Path) -> None:
         compare_again(path, [("v2", "v1")])
     with pytest.raises(EvaluationError, match="no question is left"):
         compare_again(path, [("v1", "v1")], without=[q.question_id for q in outcomes()])
+    with pytest.raises(EvaluationError, match="question 'zzz' is not in it"):
+        compare_again(path, [("v1", "v1")], without=["q0", "zzz"])
     assert json.loads(gzip.decompress(path.read_bytes()).splitlines()[0])["space"] == "space 0"
