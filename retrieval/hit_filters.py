@@ -14,7 +14,7 @@ from typing import Protocol
 
 from locigraph.kg.language.dated_texts import undated
 from locigraph.kg.language.tokens import normalised, telling_signs, words
-from locigraph.kg.types import NodeId, Said, SpaceId
+from locigraph.kg.types import NodeId, Said, SpaceId, Turn
 from locigraph.retrieval.conditions import Condition
 from locigraph.retrieval.hits import searches
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, MOST_FOUND, Hit, Result, Retriever, Timing
@@ -132,7 +132,7 @@ class FilteredRetriever(WrappingRetriever):
         return folded(dated, voices, likeness=self._fold)
 
 
-def is_kept(said: Said, now: datetime | None) -> bool:
+def is_kept(said: Said | Turn, now: datetime | None) -> bool:
     """Whether a turn has not expired at a time (None: nothing expires)."""
     return now is None or said.expires_at is None or said.expires_at > now
 

@@ -42,7 +42,7 @@ from locigraph.memory.profile import Profile, profile_of
 from locigraph.memory.recalled import MemoryState, Recalled
 from locigraph.retrieval.confidence import ConfidentRetriever
 from locigraph.retrieval.errors import NotKeptError, RetrievalError
-from locigraph.retrieval.hit_filters import DEFAULT_FOLD, FilteredRetriever, admitted
+from locigraph.retrieval.hit_filters import DEFAULT_FOLD, FilteredRetriever, admitted, is_kept
 from locigraph.retrieval.superseding import SupersedingRetriever
 from locigraph.retrieval.text.node_vectors import snapshot_with_vectors
 from locigraph.retrieval.text.text_encoder import plain_and_adapted
@@ -452,7 +452,7 @@ class Memory:
         with self._lock:
             self._graph.require_space(name)
             now = datetime.now(UTC)
-            turns = [each for each in self._graph.turns(name) if each.expires_at is None or each.expires_at > now]
+            turns = [turn for turn in self._graph.turns(name) if is_kept(turn, now)]
             return sorted({turn.spoken_at for turn in turns if turn.spoken_at is not None})
 
     def overview(self, space: str, *, most_topics: int = 20) -> Overview:

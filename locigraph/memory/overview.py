@@ -8,6 +8,7 @@ from datetime import datetime
 
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
+from locigraph.retrieval.hit_filters import is_kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def overview_of(graph: Store, space: SpaceId, *, most_topics: int, now: datetime
     Raises:
         UnknownSpaceError: If there is no such space.
     """
-    turns = [turn for turn in graph.turns(space) if turn.expires_at is None or turn.expires_at > now]
+    turns = [turn for turn in graph.turns(space) if is_kept(turn, now)]
     counts = Counter(turn.session_id for turn in turns)
     begun: dict[str, datetime] = {}
     for turn in turns:

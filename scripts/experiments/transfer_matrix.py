@@ -213,11 +213,11 @@ class TransferMatrix:
             assert given.corpus is not None
             corpus = opening.read_corpus(given.corpus)
             opening.require_questions(corpus, "there is nothing to train or test on")
+            store = self._opened.enter_context(opening.existing_store(given.store))
+            require_same_turns(corpus, store)  # before anything is encoded
             settings = self._encoder if given.dtype is None else dataclasses.replace(self._encoder, dtype=given.dtype)
             encoder = opening.text_encoder(settings)
             encoder.encode([q.text for q in corpus.questions], progress=f"encode questions of {name}")
-            store = self._opened.enter_context(opening.existing_store(given.store))
-            require_same_turns(corpus, store)
             self._graphs[name] = _Graph(store, corpus, encoder, views_of(store, encoder))
         return self._graphs[name]
 
