@@ -53,6 +53,7 @@ COMMANDS = Table(
         Command("spaces", "memory", "list the spaces of a memory"),
         Command("show", "memory", "show facts and events of a space, or one of them with its history"),
         Command("forget", "memory", "erase turns, or whole spaces, from graph and indexes"),
+        Command("retain", "memory", "let the turns of a space expire some days after they were spoken"),
         Command("verify", "memory", "check the store, and compare both indexes with it, or rebuild them"),
         Command("export", "memory", "write all that a memory holds into one file", module="export_memory"),
         Command(

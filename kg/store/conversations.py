@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
+from math import ceil
 from typing import Any
 
 from sqlalchemy import Connection, Select, bindparam, func, select, update
 
 from locigraph.kg.errors import StoreError, UnknownSpaceError
 from locigraph.kg.schema import EPISODE
-from locigraph.kg.store import sequence, tables, tombstones
+from locigraph.kg.store import retention, sequence, tables, tombstones
 from locigraph.kg.store import standing as standing_
 from locigraph.kg.store import turns as turns_
 from locigraph.kg.store.database import Database
@@ -116,6 +117,28 @@ class Conversations(Database):
                 for space, title in due.items():
                     connection.execute(update(table).where(table.c.space == space).values(title=title))
 
+    def retentions(self) -> dict[SpaceId, timedelta]:
+        """How long spaces keep their turns; those that keep them for ever are left out."""
+        with self._read() as connection:
+            kept = retention.of(connection, self.spaces())
+        return {space: timedelta(seconds=seconds) for space, seconds in kept.items()}
+
+    def set_retention(self, space: SpaceId, keep: timedelta | None) -> int:
+        """Let the turns of a space expire so long after they were spoken; None keeps new ones for ever.
+
+        Turns without a time count from now, or from when they are added. An expiry is never put off.
+
+        Returns:
+            Number of stored turns that now expire earlier.
+
+        Raises:
+            UnknownSpaceError: If there is no such space.
+        """
+        with self._write(space) as connection:
+            self._require(connection, space)
+            seconds = None if keep is None else ceil(keep.total_seconds())
+            return retention.put(connection, space, seconds, now=epoch(datetime.now(UTC)))
+
     def standings(self, spaces: Sequence[SpaceId] | None = None) -> dict[SpaceId, standing_.Standing]:
         """How some spaces stand, or all (None), sorted by name; those that do not exist are left out."""
         named = None if spaces is None else [space for space in spaces if not UNSTORABLE.search(space)]
@@ -179,7 +202,8 @@ class Conversations(Database):
             LateTurnError: If a rewind is needed but not allowed; nothing is written then.
         """
         with self._write(*(turn.space for turn in turns), *(space for space, _ in scoped)) as connection:
-            return turns_.append(connection, turns, scoped, may_rewind=may_rewind)
+            now = epoch(datetime.now(UTC))
+            return turns_.append(connection, turns, scoped, may_rewind=may_rewind, now=now)
 
     def require_appendable(self, turns: Sequence[Turn], *, scoped: Sequence[tuple[SpaceId, Scope]] = ()) -> None:
         """Raise what ``append_turns`` would raise for turns whatever their order, without writing anything."""

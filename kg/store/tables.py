@@ -30,6 +30,7 @@ spaces = sa.Table(
     # The process that wrote the graph embeddings last: another one cannot know what it wrote.
     sa.Column("embedded_by", NAME),
     sa.Column("title", sa.Text),  # what its conversation is called where it comes from; null if that is not known
+    sa.Column("keep_seconds", sa.BigInteger),  # how long it keeps its turns (``retention``); null for ever
 )
 
 settings = sa.Table(

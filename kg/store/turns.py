@@ -10,16 +10,21 @@ from operator import attrgetter
 from sqlalchemy import Connection, func, insert, select, update
 
 from locigraph.kg.errors import LateTurnError, StoreError, shortened
-from locigraph.kg.store import rewind, scopes, sequence, tables, tombstones
+from locigraph.kg.store import retention, rewind, scopes, sequence, tables, tombstones
 from locigraph.kg.store.rows import require_same, turn_of, turn_row
 from locigraph.kg.store.statements import rows_in
 from locigraph.kg.types import Scope, SpaceId, Turn, TurnId
 
 
 def append(
-    connection: Connection, turns: Sequence[Turn], scoped: Sequence[tuple[SpaceId, Scope]], *, may_rewind: bool
+    connection: Connection,
+    turns: Sequence[Turn],
+    scoped: Sequence[tuple[SpaceId, Scope]],
+    *,
+    may_rewind: bool,
+    now: int,
 ) -> int:
-    """Write turns that are not stored yet; see ``Store.append_turns``."""
+    """Write turns that are not stored yet, at a time in seconds since 1970; see ``Store.append_turns``."""
     living, new, owners = appendable(connection, turns, scoped)
     for space in dict.fromkeys(turn.space for turn in new):
         if not connection.execute(select(tables.spaces).where(tables.spaces.c.space == space)).first():
@@ -27,7 +32,8 @@ def append(
     # A space gets no owner if all turns given for it were forgotten.
     scopes.put(connection, {space: names for space, names in owners.items() if living.get(space) != []})
     if new:
-        connection.execute(insert(tables.turns), [turn_row(turn) for turn in new])
+        kept = retention.of(connection, {turn.space for turn in new})
+        connection.execute(insert(tables.turns), retention.limited([turn_row(turn) for turn in new], kept, now=now))
     for space, said in living.items():
         if not said:
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from locigraph.kg.errors import LocigraphError, nearest, shortened
@@ -15,6 +15,8 @@ from locigraph.kg.types import UNSTORABLE, Scope, SpaceId
 
 if TYPE_CHECKING:
     from locigraph.retrieval.budgets import KindLimits
+
+_MOST_DAYS = 36_500
 
 
 def names(given: Names, table: Table[RowT]) -> list[str]:
@@ -62,6 +64,19 @@ def check_positive(name: str, value: object) -> None:
         raise LocigraphError(f"{name} is {shortened(value)}; expected a whole number")
     if value < 1:
         raise LocigraphError(f"{name} is {value}; expected at least 1")
+
+
+def keep_of(days: object) -> timedelta | None:
+    """How long to keep turns, of a number of days; None, for ever, passes through.
+
+    Raises:
+        LocigraphError: If it is no number above 0, or more than 36,500.
+    """
+    if days is None:
+        return None
+    if isinstance(days, bool) or not isinstance(days, int | float) or not 0 < days <= _MOST_DAYS:
+        raise LocigraphError(f"days is {shortened(days)}; expected a number above 0, at most {_MOST_DAYS:,}, or null")
+    return timedelta(days=days)
 
 
 def check_cosine(threshold: float) -> None:

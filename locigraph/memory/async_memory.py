@@ -111,6 +111,8 @@ class AsyncMemory:
     add_each = _awaited(Memory.add_each)
     forget = _awaited(Memory.forget)
     forget_expired = _awaited(Memory.forget_expired)
+    set_retention = _awaited(Memory.set_retention)
+    retentions = _awaited(Memory.retentions)
     restore = _awaited(Memory.restore)
     flush = _awaited(Memory.flush)
     spaces = _awaited(Memory.spaces)

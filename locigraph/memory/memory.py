@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from locigraph.kg.store.standing import Standing
     from locigraph.retrieval.protocols import Retriever
     from locigraph.retrieval.query_generator import QueryGenerator
-    from locigraph.training.explanation import Explanation
+    from locigraph.training.explained import Explanation
 
 
 # Number of turns that are consolidated without letting another change in; questions need not wait for either.
@@ -401,15 +401,46 @@ class Memory:
     def forget_expired(self) -> int:
         """Permanently erase the turns whose time has come (``expires_at``); returns how many.
 
-        No answer shows them in the meantime. ``add`` does the same for spaces in which this is overdue by an hour, and
-        ``close`` for all.
+        No answer shows them in the meantime. ``add`` does the same for spaces in which this is overdue by an hour,
+        ``close`` for all, and a server every ten minutes.
         """
         self._refuse_if_readonly()
-        with self._writing, self._lock, self._reading:
-            return self._forget_expired()
+        with self._writing:
+            if not self._graph.expired(datetime.now(UTC)):
+                return 0  # without a lock for which questions would wait
+            with self._lock, self._reading:
+                return self._forget_expired()
 
     def _forget_expired(self, spaces: Sequence[SpaceId] | None = None) -> int:
         return forgetting.forget_expired(self._parts, self._graph.expired(datetime.now(UTC), spaces))
+
+    def set_retention(self, space: str, *, days: float | None) -> int:
+        """Let the turns of a space expire so many days after they were spoken: those stored, and those added later.
+
+        Turns without a time count from now, or from when they are added. A turn that expires earlier by its own
+        ``expires_at`` keeps that, and nothing that a turn was given is put off by a longer time. What has expired is in
+        no answer, and is erased as ``forget_expired`` says: a time that is too short loses turns.
+
+        Args:
+            space: The space.
+            days: Number of days, above 0; parts of days are allowed. None keeps turns that are added later for ever.
+
+        Returns:
+            Number of stored turns that now expire earlier.
+
+        Raises:
+            UnknownSpaceError: If there is no such space.
+            LocigraphError: If ``days`` is no such number.
+        """
+        keep = options.keep_of(days)
+        self._refuse_if_readonly()
+        with self._writing, self._lock:
+            return self._graph.set_retention(options.one_space(space), keep)
+
+    def retentions(self) -> dict[SpaceId, timedelta]:
+        """How long spaces keep their turns; those that keep them for ever are left out."""
+        with self._lock:
+            return self._graph.retentions()
 
     def restore(self, *, space: str, turn_ids: str | Sequence[str] | None = None) -> int:
         """Allow forgotten turns, by default all of the space, to be added again; returns how many were forgotten.

@@ -56,6 +56,7 @@ def application(
     requests_per_minute: int,
     max_request_bytes: int,
     folders: Collection[str] = (),
+    sweep_s: float = 600,
     secret: str = "",
 ) -> Gate:
     """Makes the application that serves a memory, and closes the memory when it shuts down.
@@ -67,6 +68,7 @@ def application(
         requests_per_minute: Largest number for each key, and for each address without one.
         max_request_bytes: Size of the largest request.
         folders: Folders whose paths no error may show.
+        sweep_s: Seconds between two erasures of what has expired.
         secret: By which commands on this machine know the server; see ``serving.running``. Empty if none asks for it.
     """
     served = AsyncMemory(lambda: memory, threads=LANES)
@@ -79,8 +81,9 @@ def application(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with served, sessions.run():
-            warming = asyncio.create_task(service.warm_up())
+            warming, sweeping = asyncio.create_task(service.warm_up()), asyncio.create_task(service.sweep(sweep_s))
             yield
+            sweeping.cancel()
             await warming
             # What is due may take minutes, and is listed in the store; it is done when a question needs it.
             await served.close(flush=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -17,7 +18,7 @@ from locigraph.memory import Memory, Recalled, SessionOverview
 from locigraph.retrieval.hit_filters import DEFAULT_FOLD
 from locigraph.serving.keys import Caller
 from locigraph.serving.problems import UNKNOWN_FIELD
-from locigraph.training.explanation import Explanation
+from locigraph.training.explained import Explanation
 
 _MAX_TOP_K = 1_000  # an answer of more would be longer than a request may be
 _MOST_TURNS = 5_000  # of one request
@@ -272,12 +273,28 @@ class Forgotten(BaseModel):
     erased: int
 
 
+class ToKeep(_OfSpace):
+    """How long a space keeps its turns."""
+
+    days: float | None = Field(
+        description="Number of days after which a turn expires, from when it was spoken, or else added; null keeps "
+        "turns that are added later for ever. It holds for stored turns, too, but puts nothing off."
+    )
+
+
+class Kept(BaseModel):
+    """Number of stored turns that now expire earlier."""
+
+    earlier: int
+
+
 class Spaces(BaseModel):
-    """The spaces that the caller may use; the user and agent to which each belongs, and its title, if there are any."""
+    """The spaces that the caller may use, and of some of them more: user and agent, title, days that turns are kept."""
 
     spaces: list[str]
     scopes: dict[str, Scope]
     titles: dict[str, str]
+    days_kept: dict[str, float]
 
 
 class Times(BaseModel):
@@ -454,12 +471,17 @@ def _forget(memory: Memory, asked: ToForget, caller: Caller) -> Forgotten:
     return Forgotten(erased=memory.forget(**asked.within(memory, caller)))
 
 
+def _set_retention(memory: Memory, asked: ToKeep, caller: Caller) -> Kept:
+    return Kept(earlier=memory.set_retention(asked.space, days=asked.days))
+
+
 def _spaces(memory: Memory, asked: Request, caller: Caller) -> Spaces:
     found = {space: scope for space, scope in memory.scopes().items() if caller.may_use(space)}
     return Spaces(
         spaces=list(found),
         scopes={space: scope for space, scope in found.items() if scope},
         titles={space: title for space, title in memory.titles().items() if space in found},
+        days_kept={space: keep / timedelta(days=1) for space, keep in memory.retentions().items() if space in found},
     )
 
 
@@ -501,6 +523,10 @@ OPERATIONS: Table[Operation[Any]] = Table(
         Operation(
             "forget", "Permanently erase turns, a space or all spaces of a user, with all that was derived from them.",
             ToForget, Forgotten, _forget, changes=True, erases=True,
+        ),
+        Operation(
+            "set_retention", "Let the turns of a space expire some days after they were spoken, or keep them for ever.",
+            ToKeep, Kept, _set_retention, changes=True, erases=True,
         ),
         Operation(
             "spaces", "List the spaces, each the memory of a conversation, with its user, agent and title.",

@@ -114,6 +114,12 @@ def running_server(store: str) -> RunningServer | None:
         return None
 
 
+def answer_of_server(store: str, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the server that serves a store answers; None if none does. Raises as ``RunningServer.ask``."""
+    server = running_server(store)
+    return None if server is None else server.ask(operation, arguments)
+
+
 @contextmanager
 def announced(store: str, server: RunningServer) -> Iterator[None]:
     """While the context lasts, a file beside the store says that this server serves it; nothing for a store elsewhere.

@@ -87,6 +87,15 @@ class Service:
             log_crash(error)
             self.not_ready = INTERNAL
 
+    async def sweep(self, every_s: float) -> None:
+        """Erase what has expired, again and again, so that nothing waits for the next addition; see ``expires_at``."""
+        while True:
+            await asyncio.sleep(every_s)
+            try:
+                await self._memory.forget_expired()
+            except Exception as error:  # it is tried again; answers show nothing of it meanwhile
+                log_crash(error)
+
     async def state(self, read: Callable[[], MemoryState]) -> MemoryState:
         """The state of the memory; while a long write blocks reading it, the last known state.
 

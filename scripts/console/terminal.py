@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from locigraph.kg.corpora import Conversation
     from locigraph.kg.types import SpaceId
     from locigraph.retrieval.protocols import Hit
-    from locigraph.training.explanation import Explanation
+    from locigraph.training.explained import Explanation
 
 _MOST_SPACES = 5
 _CONTROLS = (*range(32), *range(127, 160))

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +162,8 @@ _MEMORY: Mapping[str, Callable[[Any, Place], Any]] = {
     "spaces": lambda memory, at: memory.spaces(user=at.name),
     "scopes": lambda memory, at: memory.scopes(),
     "titles": lambda memory, at: memory.titles(),
+    "set_retention": lambda memory, at: memory.set_retention(at.name, days=100_000 / 7),
+    "retentions": lambda memory, at: memory.retentions(),
     "times": lambda memory, at: memory.times(at.name),
     "overview": lambda memory, at: memory.overview(at.name),
     "recall": lambda memory, at: memory.recall(_QUESTION, user=at.name, top_k=100),
@@ -233,6 +235,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "turns_of_nodes": lambda at: at.store.turns_of_nodes(at.name, at.keys),
         "outbox_size": lambda at: at.store.outbox_size(at.name),
         "put_titles": lambda at: at.store.put_titles({at.name: "a title"}),
+        "set_retention": lambda at: at.store.set_retention(at.name, timedelta(days=36_500)),
         "revision": lambda at: at.store.revision(at.name),
         "versions": lambda at: at.store.versions([at.name]),
         "standings": lambda at: at.store.standings([at.name]),
@@ -246,9 +249,9 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         **dict.fromkeys(
             (
                 "close", "empty_log", "faults", "identity", "spent_by_stage", "spaces", "scopes", "titles",
-                "last_spoken", "misplaced", "read_outbox", "has_forgotten", "relist_outbox", "acknowledge_outbox",
-                "changed_spaces", "forgotten_count", "exported", "import_lines", "counts_of_type",
-                "keep_word_statistics",
+                "retentions", "last_spoken", "misplaced", "read_outbox", "has_forgotten", "relist_outbox",
+                "acknowledge_outbox", "changed_spaces", "forgotten_count", "exported", "import_lines",
+                "counts_of_type", "keep_word_statistics",
             )
         ),
     },

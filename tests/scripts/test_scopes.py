@@ -324,7 +324,7 @@ def test_a_key_forgets_of_a_user_its_own_spaces_only(place: Path) -> None:
         with pytest.raises(UnknownScopeError, match=r"no space belongs to user 'ana'; there are none yet"):
             OPERATIONS["forget"].perform(memory, of_ana, key)
         assert OPERATIONS["spaces"].perform(memory, OPERATIONS["spaces"].request(), key).model_dump() == {
-            "spaces": [], "scopes": {}, "titles": {},
+            "spaces": [], "scopes": {}, "titles": {}, "days_kept": {},
         }  # fmt: skip
 
 

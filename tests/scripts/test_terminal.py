@@ -8,7 +8,7 @@ import pytest
 from locigraph.kg.types import NodeId, TurnId
 from locigraph.retrieval.protocols import Hit
 from locigraph.scripts.console.terminal import explanation_table, hits_table, printable, validated
-from locigraph.training.explanation import Explanation
+from locigraph.training.explained import Explanation
 
 STEERING = [
     "\x1b[2J\x1b[31mred", "\x1b]0;title\x07", "back\b\b", "\x9b31m", "\u202eright to left", "\r over", "\x7f", "\u061c",

@@ -10,7 +10,8 @@ from locigraph.kg.errors import LocigraphError
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import TurnId
 from locigraph.training.checkpoint import Checkpoint, new_network
-from locigraph.training.explanation import Explanation, explain
+from locigraph.training.explained import Explanation
+from locigraph.training.explanation import explain
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph, reader_of
 from tests.fakes import FakeEncoder, make_turns
 from tests.fakes_graph import SMALL_MODEL, TEXT_DIM, Extra, make_snapshot, planted_space, small_checkpoint

@@ -52,6 +52,9 @@ export class LocigraphClient {
   /** Permanently erase turns, a space or all spaces of a user, with all that was derived from them. */
   forget(request: ToForget, options?: CallOptions): Promise<Forgotten>;
 
+  /** Let the turns of a space expire some days after they were spoken, or keep them for ever. */
+  setRetention(request: ToKeep, options?: CallOptions): Promise<Kept>;
+
   /** List the spaces, each the memory of a conversation, with its user, agent and title. */
   spaces(options?: CallOptions): Promise<Spaces>;
 
@@ -219,6 +222,11 @@ export interface Influence {
   effect: number;
 }
 
+/** Number of stored turns that now expire earlier. */
+export interface Kept {
+  earlier: number;
+}
+
 /** A fact or event: its text, category, day (of an event, or on which a fact was stated last), space and sources. */
 export interface KnownStatement {
   text: string;
@@ -295,11 +303,12 @@ export interface SpaceOverview {
   topics: Record<string, number>;
 }
 
-/** The spaces that the caller may use; the user and agent to which each belongs, and its title, if there are any. */
+/** The spaces that the caller may use, and of some of them more: user and agent, title, days that turns are kept. */
 export interface Spaces {
   spaces: string[];
   scopes: Record<string, Scope>;
   titles: Record<string, string>;
+  days_kept: Record<string, number>;
 }
 
 /** Times (ISO 8601, UTC), earliest first; undated turns have none. */
@@ -333,6 +342,17 @@ export interface ToForget {
   turn_ids?: string[] | null;
   /** Whether to erase all turns of the space; turn_ids must then be null. @default false */
   whole_space?: boolean;
+}
+
+/** How long a space keeps its turns. */
+export interface ToKeep {
+  /** Name of the space; adding a turn creates it. */
+  space: string;
+  /**
+   * Number of days after which a turn expires, from when it was spoken, or else added; null keeps turns that are
+   * added later for ever. It holds for stored turns, too, but puts nothing off.
+   */
+  days: number | null;
 }
 
 /** One turn of a conversation. */

@@ -42,6 +42,11 @@ export class LocigraphClient {
     return this.#connection.send("POST", "/v1/forget", request, options);
   }
 
+  /** Let the turns of a space expire some days after they were spoken, or keep them for ever. */
+  setRetention(request, options) {
+    return this.#connection.send("POST", "/v1/set_retention", request, options);
+  }
+
   /** List the spaces, each the memory of a conversation, with its user, agent and title. */
   spaces(options) {
     return this.#connection.send("GET", "/v1/spaces", undefined, options);

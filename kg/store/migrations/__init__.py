@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from alembic.script import ScriptDirectory
 
 #: The newest revision. It is written here so that opening a store need not import Alembic and read all revisions.
-HEAD = "0013"
+HEAD = "0014"
 _REVISION = sa.select(sa.column("version_num", sa.String())).select_from(sa.table("alembic_version"))
 
 

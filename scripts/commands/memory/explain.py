@@ -21,7 +21,8 @@ def explain(
 ) -> None:
     """Decompose the scores of the best turns: own meaning and words, neighbours by relation, speaker, date.
 
-    The effect of each neighbour is measured by deleting its edge and computing the score again.
+    The effect of each neighbour is measured by deleting its edge and computing the score again. A server that runs on
+    the store answers, unless encoder or checkpoint are named.
 
     Args:
         question: The question, in natural language.
@@ -37,11 +38,14 @@ def explain(
     """
     from dataclasses import asdict, replace
     from json import dumps
+    from typing import Any
 
     from locigraph.assembly import opening, options
     from locigraph.kg.errors import LocigraphError
     from locigraph.memory import Memory
     from locigraph.scripts.console.terminal import explanation_table
+    from locigraph.serving.running import answer_of_server
+    from locigraph.training.explained import Explanation
 
     options.check_question(question)
     if top_k < 1 or influences < 0:
@@ -49,9 +53,14 @@ def explain(
     options.time_of(as_of)
     named = None if turns is None else names_in(turns)
     space = opening.space_of(space, store) or space
-    with Memory.open(store, encoder=encoder, checkpoint=checkpoint, access="read") as memory:
-        found = memory.explain(question, space=space, top_k=top_k, as_of=as_of, turn_ids=named)
-        missing = memory.notes(space)
+    asked: dict[str, Any] = {"question": question, "space": space, "top_k": top_k, "as_of": as_of, "turn_ids": named}
+    is_plain = (encoder, checkpoint) == (REMEMBERED, DEFAULT)
+    answer = answer_of_server(store, "explain", asked) if is_plain else None
+    if answer is not None:
+        found, missing = [Explanation.from_json(turn) for turn in answer["turns"]], answer["notes"]
+    else:
+        with Memory.open(store, encoder=encoder, checkpoint=checkpoint, access="read") as memory:
+            found, missing = memory.explain(**asked), memory.notes(space)
     if json:
         shown = [asdict(replace(turn, influences=turn.influences[:influences])) for turn in found]
         print(dumps({"turns": shown, "notes": missing}))

@@ -23,7 +23,8 @@ def forget(
     """Erase turns and the nodes derived from them, a space, or all spaces of a user or agent, and rebuild the index.
 
     Forgotten turns stay forgotten: a later build with their file skips them. They are erased from the store first,
-    whatever state the index is in. Can be interrupted and run again.
+    whatever state the index is in. Can be interrupted and run again. A server that runs on the store erases them,
+    unless index, encoder or checkpoint are named.
 
     Args:
         space: Name or title of the space; locigraph spaces lists what a store holds. null for all spaces of the user or
@@ -41,12 +42,15 @@ def forget(
         checkpoint: Checkpoint of the graph embeddings; ``default`` for the one that the store remembers, or the shipped
             one; null leaves them to a later refresh.
     """
+    from typing import Any
+
     from locigraph.assembly import opening, options
     from locigraph.kg.counts import counted
     from locigraph.kg.errors import LocigraphError, shortened
     from locigraph.kg.types import Scope, SpaceId, TurnId
     from locigraph.memory import Memory
     from locigraph.scripts.console.terminal import printable
+    from locigraph.serving.running import answer_of_server
 
     scope = Scope(user, agent)
     if expired:
@@ -76,9 +80,15 @@ def forget(
         said = f"{counted(count, 'forgotten turn')} of {space} can be added again; run locigraph build with their file"
         print(printable(said))
         return
-    with Memory.open(store, index=index, encoder=encoder, checkpoint=checkpoint, access="write") as memory:
-        erased = memory.forget(
-            space=space, turn_ids=named, whole_space=named is None and not scope, user=user, agent=agent
-        )
-        none = f"{space or scope}: there were no nodes to erase; already forgotten, or not consolidated yet"
-        print(printable(f"{counted(erased, 'node')} of {space or scope} erased" if erased else none))
+    asked: dict[str, Any] = {
+        "space": space, "turn_ids": named, "whole_space": named is None and not scope, "user": user, "agent": agent,
+    }  # fmt: skip
+    is_plain = (index, encoder, checkpoint) == (IndexSettings(), REMEMBERED, DEFAULT)
+    answer = answer_of_server(store, "forget", asked) if is_plain else None
+    if answer is not None:
+        erased = answer["erased"]
+    else:
+        with Memory.open(store, index=index, encoder=encoder, checkpoint=checkpoint, access="write") as memory:
+            erased = memory.forget(**asked)
+    none = f"{space or scope}: there were no nodes to erase; already forgotten, or not consolidated yet"
+    print(printable(f"{counted(erased, 'node')} of {space or scope} erased" if erased else none))

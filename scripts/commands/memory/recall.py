@@ -95,7 +95,7 @@ def recall(
     from locigraph.memory import Memory
     from locigraph.memory.asked_question import AskedQuestion
     from locigraph.memory.recalled import Recalled
-    from locigraph.serving.running import running_server
+    from locigraph.serving.running import answer_of_server
 
     options.check_named(space, Scope(user, agent))
     asked: dict[str, Any] = {
@@ -108,8 +108,8 @@ def recall(
     asked["space"] = opening.space_of(space, store)
     # A server has the parts of its own start; a question that names others cannot be asked there.
     parts_of_its_own = (index, encoder, checkpoint, queries, reranker)
-    server = running_server(store) if parts_of_its_own == (IndexSettings(), REMEMBERED, DEFAULT, None, None) else None
-    answer = None if server is None else server.ask("recall", asked)
+    is_plain = parts_of_its_own == (IndexSettings(), REMEMBERED, DEFAULT, None, None)
+    answer = answer_of_server(store, "recall", asked) if is_plain else None
     if answer is not None:
         if json:
             print(dumps(answer))

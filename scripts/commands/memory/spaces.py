@@ -4,12 +4,13 @@ from __future__ import annotations
 
 
 def spaces(*, store: str = "data/graph.sqlite", json: bool = False) -> None:
-    """List the spaces of a memory: title, user, agent, numbers of turns, facts and events, first and last day.
+    """List the spaces of a memory: title, user, agent, numbers of turns, facts and events, days.
 
     Args:
         store: The graph.
         json: Whether to print JSON, one object for each space, instead of a table.
     """
+    from datetime import timedelta
     from json import dumps
     from typing import Any
 
@@ -19,7 +20,7 @@ def spaces(*, store: str = "data/graph.sqlite", json: bool = False) -> None:
     from locigraph.scripts.console.terminal import printable
 
     with existing_store(store) as graph:
-        rows, titles = list[dict[str, Any]](), graph.titles()
+        rows, titles, retentions = list[dict[str, Any]](), graph.titles(), graph.retentions()
         for space, scope in graph.scopes().items():
             turns, states, nodes = graph.turns(space), graph.turn_counts(space), graph.node_counts(space)
             dates = sorted(turn.spoken_at for turn in turns if turn.spoken_at is not None)
@@ -36,6 +37,7 @@ def spaces(*, store: str = "data/graph.sqlite", json: bool = False) -> None:
                     "events": nodes["event_node"],
                     "first": dates[0].date().isoformat() if dates else None,
                     "last": dates[-1].date().isoformat() if dates else None,
+                    "days_kept": retentions[space] / timedelta(days=1) if space in retentions else None,
                 }
             )
     if json:
@@ -47,6 +49,7 @@ def spaces(*, store: str = "data/graph.sqlite", json: bool = False) -> None:
         whose = "".join(f"  {field} {row[field]}" for field in ("user", "agent") if row[field])
         title = f"  {row['title']!r}" if row["title"] else ""
         days = f"  {row['first']} to {row['last']}" if row["first"] else ""
-        print(printable(f"{row['space']}{title}{whose}  {held}{waiting}  {facts}  {events}{days}"))
+        kept = "" if row["days_kept"] is None else f"  kept for {row['days_kept']:g} days"
+        print(printable(f"{row['space']}{title}{whose}  {held}{waiting}  {facts}  {events}{days}{kept}"))
     if not rows:
         print("the memory is empty")

@@ -62,7 +62,7 @@ def test_a_store_carries_our_mark_and_one_of_an_earlier_version_gets_it(tmp_path
         (mark,) = connection.execute("PRAGMA application_id").fetchone()
         connection.execute("PRAGMA application_id = 0")
         connection.execute("ALTER TABLE provenance DROP COLUMN worded")
-        for column in ("revision", "user", "agent", "embedded_by", "title"):
+        for column in ("revision", "user", "agent", "embedded_by", "title", "keep_seconds"):
             connection.execute(f"ALTER TABLE spaces DROP COLUMN {column}")
         for table in ("changed_spaces", "word_statistics", "tombstones", "tombstone_marks", "spent", "coined_labels"):
             connection.execute(f"DROP TABLE {table}")

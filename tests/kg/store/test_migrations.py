@@ -31,7 +31,12 @@ def migrated(path: Path) -> sa.Engine:
     return engine
 
 
+def undo_0014(connection: sqlite3.Connection) -> None:
+    connection.execute("ALTER TABLE spaces DROP COLUMN keep_seconds")
+
+
 def undo_0013(connection: sqlite3.Connection) -> None:
+    undo_0014(connection)
     connection.execute("ALTER TABLE spaces DROP COLUMN title")
 
 
@@ -107,7 +112,7 @@ def test_opening_twice_migrates_once(tmp_path: Path) -> None:
     path = tmp_path / "graph.sqlite"
     with Store(path), Store(path) as second:
         second.append_turns([make_turn(0, "hello")])
-    assert dump(path)["alembic_version"] == [("0013",)]
+    assert dump(path)["alembic_version"] == [("0014",)]
     with Store(path) as third:
         assert third.spaces() == [SPACE]
 

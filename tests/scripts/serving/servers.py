@@ -32,7 +32,13 @@ NO_KEYS = Keyring()
 
 @contextmanager
 def serving(
-    place: Path, *, keys: Keyring = NO_KEYS, is_loaded: bool = True, secret: str = "", **limits: int
+    place: Path,
+    *,
+    keys: Keyring = NO_KEYS,
+    is_loaded: bool = True,
+    secret: str = "",
+    sweep_s: float = 600,
+    **limits: int,
 ) -> Iterator[httpx.Client]:
     """A client of a server in this process that has the memory of a folder.
 
@@ -41,6 +47,7 @@ def serving(
         keys: Who may ask.
         is_loaded: Whether to wait until models and checkpoint are loaded.
         secret: As ``application`` takes it.
+        sweep_s: As ``application`` takes it.
         limits: Of requests, as ``application`` takes them.
     """
     memory = Memory.open(place / "memory.sqlite", checkpoint=str(place / "checkpoint"))
@@ -52,6 +59,7 @@ def serving(
         requests_per_minute=given["requests_per_minute"],
         max_request_bytes=given["max_request_bytes"],
         folders=[str(place)],
+        sweep_s=sweep_s,
         secret=secret,
     )
     with _bound("127.0.0.1", 0, has_keys=False) as listener:

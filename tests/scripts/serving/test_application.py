@@ -116,6 +116,9 @@ WRONG: list[tuple[str, dict[str, Any], int, str]] = [
         "turns.1: field 'session_id' is not known; nearest",
     ),
     ("add_many", {"turns": []}, 422, "field 'turns' is []"),
+    ("set_retention", {"space": "ana"}, 422, "field 'days' is missing"),
+    ("set_retention", {"space": "ana", "days": 0}, 400, "days is 0.0; expected a number above 0"),
+    ("set_retention", {"space": "anna", "days": 1}, 404, "space 'anna' is not in the store"),
     ("forget", {"space": "ana"}, 400, "name the turns to erase, all of one space, or choose the whole"),
     ("forget", {"user": "ana", "turn_ids": ["t1"]}, 400, "user 'ana': name the turns to erase, all of one space"),
     ("forget", {"space": "ana", "turn_ids": ["t9"]}, 400, "space 'ana' has no turn 't9'"),
@@ -155,6 +158,7 @@ LONG: list[tuple[str, dict[str, Any]]] = [
     ("forget", {"space": _LONG}),
     ("times", {"space": _LONG}),
     ("overview", {"space": _LONG}),
+    ("set_retention", {"space": _LONG, "days": 1}),
 ]
 
 

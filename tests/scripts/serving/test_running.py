@@ -15,6 +15,7 @@ import pytest
 from locigraph.kg.errors import LocigraphError
 from locigraph.serving.keys import Caller, Keyring
 from locigraph.serving.running import CHALLENGE, PROOF, RunningServer, announced, proof_of, running_server
+from tests.faults.residue import files_with
 from tests.scripts.serving.servers import process, serving
 from tests.test_cli import assert_one_line_and_code_2, run
 
@@ -106,7 +107,9 @@ def test_a_proxy_of_the_environment_hears_nothing(listener: str, monkeypatch: py
     assert Listener.heard == []
 
 
-def test_recall_asks_the_server_of_its_store(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recall_explain_and_forget_ask_the_server_of_their_store(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     store = str(place / "memory.sqlite")
     with process(place) as (server, url):
         turn = {
@@ -130,6 +133,20 @@ def test_recall_asks_the_server_of_its_store(place: Path, capsys: pytest.Capture
         assert "I sold the blue boat to Tom. (t1)" in shown
         code, _, error = run(capsys, "recall", "Who?", "--space", "bea", "--store", store)
         assert_one_line_and_code_2(code, error, "space 'bea' is not in the store")
+        code, shown, error = run(capsys, "explain", "Who bought the boat?", "--space", "ana", "--store", store)
+        assert (code, error) == (0, "")
+        assert "I sold the blue boat to Tom." in shown
+        code, explained, _ = run(
+            capsys, "explain", "the boat", "--space", "ana", "--store", store, "--json", "--turns", "t1"
+        )
+        assert [turn["turn_id"] for turn in json.loads(explained)["turns"]] == ["t1"]
+        erasing = ("forget", "--space", "ana", "--store", store)
+        code, _, error = run(capsys, *erasing, "--turns", "t9")
+        assert_one_line_and_code_2(code, error, "space 'ana' has no turn 't9'")
+        code, shown, error = run(capsys, *erasing, "--turns", "t1")
+        assert (code, error) == (0, "")
+        assert "of ana erased" in shown
+        assert files_with(place, "blue boat", []) == []  # the server has erased it from its index, too
         server.send_signal(signal.SIGTERM)
         server.wait(20)
     assert running_server(store) is None

@@ -59,7 +59,7 @@ async def every_tool(client: Client) -> None:
     assert listed.keys() == OPERATIONS.keys()
     assert "question" in listed["recall"].input_schema["properties"]
     hints = {name: tool.annotations for name, tool in listed.items()}
-    assert {name for name, found in hints.items() if found and found.destructive_hint} == {"forget"}
+    assert {name for name, found in hints.items() if found and found.destructive_hint} == {"forget", "set_retention"}
     assert {name for name, found in hints.items() if found and found.read_only_hint} == {
         "recall",
         "profile",
@@ -173,7 +173,7 @@ def test_a_key_opens_only_its_own_spaces_over_mcp_too(place: Path) -> None:
         ):  # fmt: skip
             result = await client.call_tool(name, asked)
             assert text_of(result) == "key 'bo' may not use space 'ana'; its spaces: bo"
-        assert await call(client, "spaces") == {"spaces": [], "scopes": {}, "titles": {}}
+        assert await call(client, "spaces") == {"spaces": [], "scopes": {}, "titles": {}, "days_kept": {}}
         for name, asked in (("recall", {"question": "bike"}), ("forget", {})):
             result = await client.call_tool(name, asked | {"user": "ana"})
             assert text_of(result) == "no space belongs to user 'ana'; there are none yet"
