@@ -497,7 +497,7 @@ def calendar_parts(text: str, asked_on: date | None = None) -> list[CalendarPart
     Args:
         text: A question.
         asked_on: The day of the question. If it is given and the question names no calendar date, relative
-            expressions of at most a week are used instead.
+            expressions are used instead: the days of up to a week, the months of up to a month, or a whole year.
 
     Returns:
         The dates in order, without duplicates. "in May" gives only the month; "7 May 2023" gives all three parts.
@@ -521,8 +521,16 @@ def calendar_parts(text: str, asked_on: date | None = None) -> list[CalendarPart
         parts.update({CalendarPart(year): None for _, year in years})
     if asked_on is not None and not parts:
         for expression in resolve_times(text, asked_on):
-            length = (expression.last - expression.first).days + 1
-            for offset in range(length if length <= 7 else 0):
-                day_ = expression.first + timedelta(days=offset)
-                parts.setdefault(CalendarPart(day_.year, day_.month, day_.day))
+            parts.update(dict.fromkeys(_parts_of(expression.first, expression.last)))
     return list(parts)
+
+
+def _parts_of(first: date, last: date) -> list[CalendarPart]:
+    """The days of a period of up to a week, the months of one of up to a month, or a whole year; empty for others."""
+    days = [first + timedelta(days=offset) for offset in range(min(32, (last - first).days + 1))]
+    if len(days) <= 7:
+        return [CalendarPart(day.year, day.month, day.day) for day in days]
+    if len(days) <= 31:
+        return [CalendarPart(year, month) for year, month in dict.fromkeys((day.year, day.month) for day in days)]
+    is_year = (first, last) == (date(first.year, 1, 1), date(first.year, 12, 31))
+    return [CalendarPart(first.year)] if is_year else []

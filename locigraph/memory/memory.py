@@ -40,6 +40,7 @@ from locigraph.memory.overview import Overview, overview_of
 from locigraph.memory.parts import Parts
 from locigraph.memory.profile import Profile, profile_of
 from locigraph.memory.recalled import MemoryState, Recalled
+from locigraph.retrieval.asking_time import asking_time, day_of_asking
 from locigraph.retrieval.confidence import ConfidentRetriever
 from locigraph.retrieval.errors import NotKeptError, RetrievalError
 from locigraph.retrieval.hit_filters import DEFAULT_FOLD, FilteredRetriever, admitted, is_kept
@@ -666,10 +667,14 @@ class Memory:
         self, asking: AskedQuestion, asked: AskedSpaces, strategy: str, found_by: Retriever, notes: Sequence[str]
     ) -> Recalled:
         """What a strategy finds, as it is shown."""
-        from locigraph.retrieval.multi_query import with_queries
+        from locigraph.retrieval.multi_query import asked_from, with_queries
 
         speakers = asked.speakers(asking.speaker)
-        several = with_queries(found_by, asking.queries, lambda _: self._last_day(asked.spaces))
+        several = with_queries(
+            asked_from(found_by, lambda _: self._day_of_asking(asked.spaces)),
+            asking.queries,
+            lambda _: self._last_day(asked.spaces),
+        )
         now = datetime.now(UTC) if asked.have_expiring else None
         condition = asking.condition
         shown = asked.speakers_of_shown(speakers=speakers, condition=condition, now=now)
@@ -823,7 +828,7 @@ class Memory:
                 question,
                 encoder=self._encoder,
                 top_k=top_k + len(expired),
-                asked_at=time,
+                asked_at=asking_time(question, name, as_of=time, day_of=lambda _: self._day_of_asking([name])),
                 turn_ids=None if turn_ids is None else [*map(TurnId, options.listed(turn_ids))],
                 statistics=self._parts.word_statistics(name),
             )
@@ -842,6 +847,9 @@ class Memory:
             for turn in explained
             if turn.turn_id not in expired
         ]
+
+    def _day_of_asking(self, spaces: Sequence[SpaceId]) -> date:
+        return day_of_asking(self._last_day(spaces), datetime.now(UTC).date())
 
     def _last_day(self, spaces: Sequence[SpaceId]) -> date | None:
         times = [time for time in self._graph.last_spoken(spaces).values() if time is not None]

@@ -11,6 +11,7 @@ import numpy as np
 
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.types import NodeId, SpaceId
+from locigraph.retrieval.asking_time import asking_time
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.hits import hits_of_matches
 from locigraph.retrieval.looked_up import DEPTH, LookedUp
@@ -69,6 +70,17 @@ class GraphEmbeddingRetriever(Retriever):
         self._view_of = view_of
         self._only = only
         self._queries: tuple[QueryGenerator, LastDay] | None = None
+        self._day_of: LastDay | None = None
+
+    def asked_from(self, day_of: LastDay) -> Self:
+        """The same retriever, reckoning relative dates from a day if no ``as_of`` is given, instead of ignoring them.
+
+        Args:
+            day_of: Reads the day on which questions are asked of a space.
+        """
+        changed = copy.copy(self)
+        changed._day_of = day_of
+        return changed
 
     def with_queries(self, queries: QueryGenerator, last_day: LastDay) -> Self:
         """The same retriever, searching with the average of the question's vector and its other queries' mean vector.
@@ -92,9 +104,10 @@ class GraphEmbeddingRetriever(Retriever):
             generate, last_day = self._queries
             others = [each.text for each in generate(query, last_day(space) if as_of is None else as_of.date())][1:]
         watch = Stopwatch()
-        vector = self._encoder.encode_query(query, asked_at=as_of)
+        asked_at = asking_time(query, space, as_of=as_of, day_of=self._day_of)
+        vector = self._encoder.encode_query(query, asked_at=asked_at)
         if others:
-            more = [self._encoder.encode_query(text, asked_at=as_of) for text in others]
+            more = [self._encoder.encode_query(text, asked_at=asked_at) for text in others]
             vector = (vector + np.mean(more, axis=0)) / 2
         watch.encoded()
         view = space if self._view_of is None else self._view_of(space, as_of)

@@ -7,11 +7,12 @@ index is searched.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,9 @@ from numpy.typing import NDArray
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.types import SpaceId
+from locigraph.retrieval.asking_time import asking_time
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, SnapshotLoader, Timing
+from locigraph.retrieval.query_generator import LastDay
 from locigraph.retrieval.stopwatch import Stopwatch
 from locigraph.retrieval.strategies.turn_signals import TEXT_SIGNALS, TurnSignals
 
@@ -84,7 +87,14 @@ class FusionRetriever(Retriever):
         self.name = name
         self._encoder = encoder
         self._fusion = fusion
+        self._day_of: LastDay | None = None
         self._signals = lru_cache(_SPACES_KEPT)(lambda space, as_of: TurnSignals(load(space, as_of), fusion.signals))
+
+    def asked_from(self, day_of: LastDay) -> Self:
+        """The same retriever, which reckons relative dates from a day; see ``GraphEmbeddingRetriever.asked_from``."""
+        changed = copy.copy(self)
+        changed._day_of = day_of
+        return changed
 
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
@@ -96,7 +106,8 @@ class FusionRetriever(Retriever):
         watch = Stopwatch()
         vector = self._encoder.encode([query])[0]
         watch.encoded()
-        signals = turns.of(query, vector, asked_at=as_of)
+        asked_at = asking_time(query, space, as_of=as_of, day_of=self._day_of)
+        signals = turns.of(query, vector, asked_at=asked_at)
         totals = self._fusion.scores(signals)
         best = np.argsort(-totals, kind="stable")[:top_k]
         snapshot = turns.snapshot

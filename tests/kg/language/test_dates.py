@@ -315,10 +315,12 @@ def test_a_question_names_the_parts_of_a_date(question: str, expected: list[Cale
     assert calendar_parts(question) == expected
 
 
-def test_relative_words_of_a_question_count_when_they_name_at_most_a_week() -> None:
+def test_relative_words_of_a_question_count_when_they_name_days_of_a_week_months_or_a_year() -> None:
     assert calendar_parts("What did I buy yesterday?", SPOKEN) == [CalendarPart(2024, 5, 7)]
     assert len(calendar_parts("What did I buy last week?", SPOKEN)) == 7
-    assert calendar_parts("What did I buy last month?", SPOKEN) == []
+    assert calendar_parts("What did I buy last month?", SPOKEN) == [CalendarPart(2024, 4)]
+    assert calendar_parts("What did I buy last year?", SPOKEN) == [CalendarPart(2023)]
+    assert calendar_parts("What did I buy in the last six months?", SPOKEN) == []
     assert calendar_parts("What did I buy yesterday?") == []
 
 
