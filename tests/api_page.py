@@ -32,7 +32,7 @@ _PARTS = [
     ("What `Memory.recall` returns", "from locigraph import Hit, Recalled", "locigraph/memory/recalled.py", ["Recalled"]),  # noqa: E501
     ("", "", "retrieval/protocols.py", ["Hit", "Timing"]),
     ("", "", "retrieval/packing.py", ["Context"]),
-    ("What `Memory.explain` returns", "", "training/explanation.py", ["Explanation", "Influence"]),
+    ("What `Memory.explain` returns", "", "training/explained.py", ["Explanation", "Influence"]),
     ("What `Memory.profile` returns", "", "locigraph/memory/profile.py", ["Profile", "Statement"]),
     ("What `Memory.state` returns", "", "locigraph/memory/recalled.py", ["MemoryState"]),
     ("Owners of spaces", "", "kg/types.py", ["Scope"]),
