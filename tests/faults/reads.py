@@ -1,7 +1,7 @@
 """Reads: tenants with hostile names and similar texts search one memory, and none may get a row of another tenant.
 
 They search in every available way: the public API, HTTP and MCP with keys of their own, and the command line. They use
-every strategy of ``recall``, and ask for so many memories that all of a space are returned.
+every strategy of ``recall``, with and without filters, and ask for so many memories that all of a space are returned.
 """
 
 from __future__ import annotations
@@ -44,6 +44,18 @@ _DEEDS = ("painted", "repaired", "sold", "bought", "lost", "found", "cleaned")
 _RECALLED = [*recalled()]
 _AT_ONCE, _BY_WORDS, _USES = 12, 1, 400
 _ALL = 1_000
+#: Filters, and which turns satisfy them, by number.
+_FILTERS: Mapping[str, tuple[Mapping[str, Any] | None, Callable[[int], bool]]] = {
+    "none": (None, lambda number: True),
+    "exclusion": ({"thing": {"$ne": "boat"}}, lambda number: number % len(_THINGS) != 0),
+    "range": ({"number": {"$gte": 10, "$lt": 90}}, lambda number: 10 <= number < 90),
+    "speaker": ({"$speaker": "Ann"}, lambda number: number % 2 == 0),
+    "either": (
+        {"$or": [{"is_own": True}, {"$not": {"number": {"$in": [1, 2, 4]}}}]},
+        lambda number: number not in (1, 2, 4),
+    ),
+    "session": ({"$session": {"$nin": ["s0", "s4"]}, "colour": {"$exists": False}}, lambda number: 20 <= number < 80),
+}
 
 
 @dataclass(frozen=True)
@@ -55,6 +67,7 @@ class _Asked:
     strategy: str
     how: str
     fold: float | None
+    filter: str
 
 
 @dataclass(frozen=True)
@@ -118,6 +131,7 @@ def _drawn(randomness: random.Random) -> _Asked:
         randomness.choice(_RECALLED),
         randomness.choice(("space", "list", "user")),
         randomness.choice((None, None, 0.9)),
+        randomness.choice([*_FILTERS]),
     )
 
 
@@ -143,6 +157,7 @@ def _turn(tenant: int, name: str, number: int) -> dict[str, Any]:
         "speaker": ("Ann", "Ben")[number % 2], "turn_id": f"{_LETTERS[tenant]}n{number}",
         "text": f"I {deed} the red {thing} number {number} in Porto{own}.",
         "spoken_at": f"2024-{1 + number // 20:02}-{1 + number % 20:02}T10:00",
+        "metadata": {"number": number, "thing": thing, "is_own": number % 3 == 0},
     }  # fmt: skip
 
 
@@ -185,6 +200,7 @@ class _Ways:
         shared = [f"--store={place.store}", "--encoder.adapter=fake", f"--checkpoint={place.checkpoint}"]
         whose = "user" if asked.how == "user" else "space"
         told = ["--top_k=1000", f"--strategy={asked.strategy}", f"--fold={asked.fold or 'null'}"]
+        told.append(f"--filter={json.dumps(_FILTERS[asked.filter][0])}")
         said = _said(["recall", asked.question, f"--{whose}={name}", *shared, *told])
         said += _said(["show", f"--space={name}", f"--store={place.store}", "--json=true"])
         assert not place.foreign(asked.tenant, said), place.foreign(asked.tenant, said)
@@ -193,7 +209,7 @@ class _Ways:
     def in_process(self, asked: _Asked) -> int:
         """With the public API."""
         found = self.memory.recall(
-            asked.question, top_k=_ALL, strategy=asked.strategy, fold=asked.fold,
+            asked.question, top_k=_ALL, strategy=asked.strategy, fold=asked.fold, filter=_FILTERS[asked.filter][0],
             **self._place.own(asked.tenant, asked.how),
         )  # fmt: skip
         return self._own(asked, [hit.as_json() for hit in found])
@@ -233,7 +249,8 @@ class _Ways:
     def _question(self, asked: _Asked) -> dict[str, Any]:
         whose = {"agent": _AGENT} if asked.how == "list" else self._place.own(asked.tenant, asked.how)
         return {
-            "question": asked.question, "top_k": _ALL, "strategy": asked.strategy, "fold": asked.fold, **whose
+            "question": asked.question, "top_k": _ALL, "strategy": asked.strategy, "fold": asked.fold,
+            "filter": _FILTERS[asked.filter][0], **whose,
         }  # fmt: skip
 
     def _bearer(self, asked: _Asked) -> dict[str, str]:
@@ -249,13 +266,14 @@ class _Ways:
         return result["structuredContent"]
 
     def _own(self, asked: _Asked, hits: list[dict[str, Any]]) -> int:
-        """The number of hits, after a check that all of them are of the tenant."""
+        """The number of hits, after a check that all of them are of the tenant, and satisfy the filter."""
         name, letter = self._place.names[asked.tenant], _LETTERS[asked.tenant]
         assert hits
         for hit in hits:
             assert hit["space"] == name, hit
             assert all(turn.startswith(f"{letter}n") for turn in (*hit["turn_ids"], *hit["same"])), hit
             assert not hit["elsewhere"], hit
+            assert all(_FILTERS[asked.filter][1](int(turn.partition("n")[2])) for turn in hit["turn_ids"]), hit
             assert not self._place.foreign(asked.tenant, hit["text"]), hit
         return len(hits)
 
