@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from locigraph.assembly import options
-from locigraph.assembly.settings import LLMSettings
 from locigraph.consolidation.errors import LanguageModelError
 from locigraph.kg.errors import LocigraphError, StoreError, shortened
 from locigraph.kg.metadata import metadata_of
@@ -17,14 +16,12 @@ from locigraph.kg.types import NAME_RULE, UNSTORABLE, Scope, SpaceId, Turn, Turn
 from locigraph.retrieval.errors import RetrievalError
 
 if TYPE_CHECKING:
+    from locigraph.consolidation.llm import ChatClient
     from locigraph.consolidation.protocols import Extractor
 
 
-def extractor_maker(
-    name: str, llm: LLMSettings, max_tokens: int | None, max_cost: float | None
-) -> Callable[[], Extractor]:
+def extractor_maker(name: str, clients: Callable[[str], ChatClient]) -> Callable[[], Extractor]:
     """A function that creates the named extractor, to be called at the first addition; wrong settings raise at once."""
-    from locigraph.assembly.language_models import clients_of
     from locigraph.consolidation.extractors import EXTRACTORS
 
     able = [row.name for row in EXTRACTORS.values() if not row.is_replay]
@@ -33,7 +30,6 @@ def extractor_maker(
             f"consolidation is {name!r}; added turns can be consolidated by {' or '.join(able)} (a corpus with "
             "recorded extractions needs locigraph build)"
         )
-    clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
     EXTRACTORS[name].build((), clients)  # raises if no model is named or a package is not installed
     return lambda: EXTRACTORS[name].build((), clients)
 

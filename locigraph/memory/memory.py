@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from locigraph.assembly import opening, options
 from locigraph.assembly.search_parts import reranked
-from locigraph.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings
+from locigraph.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings, ModelSettings
 from locigraph.consolidation.errors import LanguageModelError
 from locigraph.kg.errors import LateTurnError, LocigraphError, outcome, shortened
 from locigraph.kg.language.redaction import redacted_turn
@@ -39,6 +39,7 @@ from locigraph.memory.closable_lock import ClosableLock
 from locigraph.memory.overview import Overview, overview_of
 from locigraph.memory.parts import Parts
 from locigraph.memory.profile import Profile, profile_of
+from locigraph.memory.profile import worded as worded_profile
 from locigraph.memory.recalled import MemoryState, Recalled
 from locigraph.retrieval.asking_time import asking_time, day_of_asking
 from locigraph.retrieval.confidence import ConfidentRetriever
@@ -103,7 +104,7 @@ class Memory:
         encoder: EncoderSettings = REMEMBERED,
         checkpoint: str | None = DEFAULT,
         consolidation: str = "rules",
-        llm: LLMSettings = LLMSettings(),
+        llm: ModelSettings = LLMSettings(),
         max_tokens: int | None = None,
         max_cost: float | None = None,
         redact: bool = False,
@@ -119,7 +120,8 @@ class Memory:
                 shipped one. With None v1 answers every question.
             consolidation: Extractor that builds the graph from added turns: ``rules``, ``rules-spacy`` or ``llm``. A
                 space keeps the extractor that it was started with.
-            llm: Settings of the language models of the extractor ``llm``; ``add`` waits for these models.
+            llm: Settings of the language models of the extractor ``llm``, for which ``add`` waits, and of the one that
+                words a ``profile``.
             max_tokens: Largest number of tokens that the models may read and write for this memory, earlier runs
                 included; None for no limit.
             max_cost: Largest sum that the models may cost, in the currency of their prices; None for no limit.
@@ -130,19 +132,22 @@ class Memory:
         Raises:
             LocigraphError: If it cannot be opened, or another process has it open.
         """
+        from locigraph.assembly.language_models import clients_of
         from locigraph.consolidation.extractors import EXTRACTORS
 
         if not isinstance(path, str | Path):
             raise LocigraphError(f"path is {shortened(path)}; expected that of a file, or the URL of a database")
         graph = Store(path) if access == "create" else opening.existing_store(str(path), access=access)
         try:
+            clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
             parts = Parts(
                 graph,
                 index=index,
                 encoder=encoder,
                 checkpoint=checkpoint,
-                extractor=extractor_maker(consolidation, llm, max_tokens, max_cost),
+                extractor=extractor_maker(consolidation, clients),
                 waits_for_models=EXTRACTORS[consolidation].asks_models,
+                clients=clients,
                 is_readonly=access == "read",
             )
             if access == "create":
@@ -734,6 +739,7 @@ class Memory:
         agent: str | None = None,
         speaker: str | None = None,
         budget_tokens: int = 1_000,
+        worded: bool = False,
     ) -> Profile:
         """What is known about one person: the facts that hold now and the events, with their days and source turns.
 
@@ -746,20 +752,26 @@ class Memory:
             speaker: The person, as named in the turns; None for the one about whom most is known. Only what somebody
                 says in their own words counts as known about them.
             budget_tokens: Size of the text; what was stated last goes first.
+            worded: Whether a language model (``llm`` of ``open``) joins the statements of a category to fewer
+                sentences, each with the turns of all that it says. It is asked only for categories that have changed,
+                since its replies are kept. A reply with numbers or names of its own is not used.
 
         Raises:
             UnknownSpaceError: If there is no such space.
             UnknownScopeError: If no space belongs to that user or agent.
-            LocigraphError: If no space is named, or there is no such speaker.
+            LocigraphError: If no space is named, there is no such speaker, or ``worded`` is set without a model.
+            LanguageModelError: If the model cannot be asked, or a limit is reached.
         """
         options.check_positive("budget_tokens", budget_tokens)
+        client = self._parts.client("profile") if worded else None  # raises before anything is read
         with self._lock:
             standings = named_spaces(self._graph, space, Scope(user, agent))
             nodes = {each: self._graph.nodes(each, types=fact_types()) for each in standings}
             known = {each: self._parts.known(each, standings[each], held) for each, held in nodes.items()}
-            return profile_of(
+            found = profile_of(
                 self._graph, known, nodes, speaker=speaker, budget_tokens=budget_tokens, now=datetime.now(UTC)
             )
+        return found if client is None else worded_profile(found, client)  # questions do not wait for the model
 
     def state(self) -> MemoryState:
         """Whether v2 can answer, and how much is still to be indexed.

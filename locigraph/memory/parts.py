@@ -26,6 +26,7 @@ from locigraph.retrieval.text_caches import forget_texts
 
 if TYPE_CHECKING:
     from locigraph.assembly.graphs import GraphWriter
+    from locigraph.consolidation.llm import ChatClient
     from locigraph.consolidation.protocols import Extractor
     from locigraph.gnn.sketch import LexicalStatistics
     from locigraph.kg.snapshot import Snapshot
@@ -50,6 +51,7 @@ class Parts:
         graph: The store, which is closed with the parts.
         index, encoder, checkpoint: As in ``Memory.open``.
         extractor: Creates the extractor; called when something is first added.
+        clients: Makes the language model of a stage.
         waits_for_models: Whether the extractor waits for language models.
         is_readonly: Whether nothing may be written.
 
@@ -71,6 +73,7 @@ class Parts:
         encoder: EncoderSettings,
         checkpoint: str | None,
         extractor: Callable[[], Extractor],
+        clients: Callable[[str], ChatClient],
         waits_for_models: bool,
         is_readonly: bool,
     ) -> None:
@@ -79,6 +82,7 @@ class Parts:
         self.waits_for_models = waits_for_models
         self.is_readonly = is_readonly
         self._extractor = extractor
+        self._clients = clients
         self._index_settings = index
         self._settings = defaults.encoder_settings(encoder, graph, checkpoint)
         self.encoder = opening.text_encoder(self._settings)
@@ -112,6 +116,13 @@ class Parts:
             plain = self.encoder.without_adapter()
             self._writer = GraphWriter(self.graph, self._extractor(), plain, keep=_TURNS_KEPT)
         return self._writer
+
+    def client(self, stage: str) -> ChatClient:
+        """The language model of a stage, whose usage the store counts; raises LocigraphError if none is configured."""
+        made = self._clients(stage)
+        if not self.is_readonly:
+            made.ledger.bind(self.graph)
+        return made
 
     def asked(self, standings: Mapping[SpaceId, Standing], asking: AskedQuestion) -> AskedSpaces:
         """The spaces that a question searches, each as it stands."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
+from typing import TYPE_CHECKING
 
 from locigraph.kg.errors import LocigraphError, nearest, shortened
 from locigraph.kg.language.tokens import normalised
@@ -15,6 +16,9 @@ from locigraph.kg.types import Node, NodeId, SpaceId, TurnId
 from locigraph.memory.known_nodes import KnownNode
 from locigraph.retrieval.budgets import count_tokens
 from locigraph.retrieval.hit_filters import is_kept
+
+if TYPE_CHECKING:
+    from locigraph.consolidation.llm import ChatClient
 
 _FACTS, _EVENTS = "facts", "events"  # categories of those that were not classified
 
@@ -117,6 +121,31 @@ def profile_of(
             raise LocigraphError(f"no speaker {shortened(speaker)} in these spaces{nearest(speaker, speaking)}")
     newest = sorted((each for name, each in stated if name == speaker), key=_age)
     return _within(speaker, newest, budget_tokens)
+
+
+def worded(profile: Profile, client: ChatClient) -> Profile:
+    """A profile whose statements a language model has joined to fewer sentences, those of each category and space.
+
+    A sentence has the turns of all statements that it rests on, and the newest of their days.
+
+    Raises:
+        LanguageModelError: If the model cannot be asked, or a limit is reached.
+    """
+    from locigraph.consolidation.profile_writer import sentences_of
+
+    groups: dict[tuple[str, str], list[Statement]] = {}
+    for each in profile:
+        groups.setdefault((each.category, each.space), []).append(each)
+    made: list[Statement] = []
+    for (category, space), held in groups.items():
+        shown = [(each.text, None if each.day is None else str(each.day)) for each in held]
+        for sentence in sentences_of(client, profile.speaker, category, shown, SpaceId(space)):
+            of = [held[place] for place in sentence.statements]
+            days = [each.day for each in of if each.day is not None]
+            turns = dict.fromkeys(turn for each in of for turn in each.turn_ids)
+            made.append(Statement(sentence.text, category, max(days, default=None), space, tuple(turns)))
+    order = {category: place for place, (category, _) in enumerate(groups)}
+    return replace(profile, statements=tuple(sorted(made, key=lambda each: order[each.category])))
 
 
 def _age(each: Statement) -> tuple[int, str]:

@@ -49,6 +49,11 @@ class Request(BaseModel):
         """How much work it is, in requests of the smallest size."""
         return 1
 
+    @property
+    def waits_for_models(self) -> bool:
+        """Whether a language model is asked, for which no question should wait."""
+        return False
+
 
 class _OfSpace(Request):
     space: str = Field(description="Name of the space; adding a turn creates it.")
@@ -175,6 +180,14 @@ class OfPerson(_OfScope):
         None, description="The person, as named in the turns; null for the one about whom most is known."
     )
     budget_tokens: int = Field(1_000, ge=1, le=1_000_000, description="Size of the text in tokens.")
+    worded: bool = Field(
+        False, description="Whether the server's language model joins the statements to fewer sentences."
+    )
+
+    @property
+    def waits_for_models(self) -> bool:
+        """Whether the profile is worded."""
+        return self.worded
 
 
 class ToForget(_OfScope):

@@ -116,7 +116,7 @@ class RequestQueue:
         self._unanswered[waiting] = None
         self._of_key[caller.name] = of_key + 1
         try:
-            if operation.changes:
+            if operation.changes or asked.waits_for_models:
                 self._put(self._changes, waiting)
             else:
                 self._put(self._reads if operation.run_at_once is None else self._at_once, waiting)

@@ -28,7 +28,8 @@ import locigraph
 from locigraph import Memory
 from locigraph.assembly import opening
 from locigraph.assembly.graphs import GraphWriter
-from locigraph.assembly.settings import EncoderSettings, IndexSettings, LLMSettings
+from locigraph.assembly.language_models import clients_of
+from locigraph.assembly.settings import EncoderSettings, IndexSettings, LLMSettings, ModelSettings
 from locigraph.assembly.strategies import STRATEGIES, recalled
 from locigraph.consolidation.errors import LanguageModelError, LimitReachedError
 from locigraph.consolidation.extractors.rules import RuleExtractor
@@ -1104,6 +1105,7 @@ def test_a_turn_reads_nothing_again_that_the_one_before_it_knew(place: Path) -> 
     parts = Parts(
         Watched(place / "watched.sqlite"),
         index=IndexSettings(), encoder=EncoderSettings(), checkpoint=None, extractor=RuleExtractor,
+        clients=clients_of(ModelSettings()),
         waits_for_models=False, is_readonly=False,
     )  # fmt: skip
     with Memory(parts) as memory:

@@ -248,6 +248,8 @@ export interface OfPerson {
   speaker?: string | null;
   /** Size of the text in tokens. @default 1000 */
   budget_tokens?: number;
+  /** Whether the server's language model joins the statements to fewer sentences. @default false */
+  worded?: boolean;
 }
 
 /** A space. */

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from locigraph.assembly.settings import ModelSettings
+
 
 def profile_person(
     *,
@@ -11,6 +13,9 @@ def profile_person(
     speaker: str | None = None,
     store: str = "data/graph.sqlite",
     budget_tokens: int = 1_000,
+    llm: ModelSettings = ModelSettings(),
+    max_tokens: int | None = None,
+    max_cost: float | None = None,
     json: bool = False,
 ) -> None:
     """Show what is known about a person: the facts that hold now and the events, by category, with days and sources.
@@ -22,6 +27,11 @@ def profile_person(
         speaker: The person, as named in the turns; null for the one about whom most is known.
         store: The graph.
         budget_tokens: Size of the text in tokens; what was stated last goes first.
+        llm: Language model that joins the statements of a category to fewer sentences; without one they are shown as
+            they are. It is asked only for what has changed since the last time.
+        max_tokens: Limit on the tokens that the model reads and writes now; at the limit the command stops with exit
+            code 3.
+        max_cost: The same limit for the cost, in the currency of the prices.
         json: Whether to print one JSON object, in the server's format, instead of lines.
     """
     from json import dumps
@@ -30,9 +40,14 @@ def profile_person(
     from locigraph.memory import Memory
     from locigraph.scripts.console.terminal import printable
 
-    with Memory.open(store, access="read") as memory:
+    with Memory.open(store, access="read", llm=llm, max_tokens=max_tokens, max_cost=max_cost) as memory:
         found = memory.profile(
-            space=space_of(space, store), user=user, agent=agent, speaker=speaker, budget_tokens=budget_tokens
+            space=space_of(space, store),
+            user=user,
+            agent=agent,
+            speaker=speaker,
+            budget_tokens=budget_tokens,
+            worded=bool(llm.model or llm.base_url),
         )
     if json:
         print(dumps(found.as_json()))
