@@ -137,6 +137,11 @@ class Turn:
         return self.spoken_at or UNDATED
 
     @property
+    def said(self) -> Said:
+        """What is known of the turn beside its words."""
+        return Said(self.turn_id, self.session_id, self.speaker, self.spoken_at, self.metadata, self.expires_at)
+
+    @property
     def utterance(self) -> str:
         """The text that is embedded and searched: speaker, words, and the caption of a shared image."""
         caption = f" {_SHARES}{self.image_caption}]" if self.image_caption else ""

@@ -93,7 +93,7 @@ class RecallTool(BaseTool):
 
     The model reads one line for each memory, with day and turns. The artifact of the tool message is ``as_json()`` of
     what ``Memory.recall`` returns. Where nothing has been added yet, both say so, and the log has the error; all other
-    errors are raised. It is no ``BaseStore`` of LangGraph: a memory does not replace or list values by their keys.
+    errors are raised. The store of LangGraph is ``locigraph.langgraph.MemoryStore``.
 
     Example:
         >>> from locigraph import Memory

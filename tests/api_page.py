@@ -41,6 +41,11 @@ _PARTS = [
         "locigraph/langchain.py", ["MemoryRetriever", "RecallTool"],
     ),
     (
+        "The store of LangGraph", "from locigraph.langgraph import MemoryStore", "locigraph/langgraph.py",
+        ["MemoryStore"],
+    ),
+    ("What `Memory.turns` returns", "", "kg/types.py", ["Turn"]),
+    (
         "LlamaIndex", "from locigraph.llama_index import MemoryRetriever", "locigraph/llama_index.py",
         ["MemoryRetriever"],
     ),

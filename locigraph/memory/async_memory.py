@@ -118,6 +118,7 @@ class AsyncMemory:
     spaces = _awaited(Memory.spaces)
     scopes = _awaited(Memory.scopes)
     titles = _awaited(Memory.titles)
+    turns = _awaited(Memory.turns)
     times = _awaited(Memory.times)
     overview = _awaited(Memory.overview)
     recall = _awaited(Memory.recall)

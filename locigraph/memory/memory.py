@@ -22,7 +22,7 @@ from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.schema import EPISODE, fact_types
 from locigraph.kg.store import Store
 from locigraph.kg.times import epoch
-from locigraph.kg.types import ANYBODY, Scope, SpaceId, TurnId
+from locigraph.kg.types import ANYBODY, Scope, SpaceId, Turn, TurnId
 from locigraph.memory import forgetting
 from locigraph.memory.additions import (
     after_outage,
@@ -42,6 +42,7 @@ from locigraph.memory.profile import Profile, profile_of
 from locigraph.memory.profile import worded as worded_profile
 from locigraph.memory.recalled import MemoryState, Recalled
 from locigraph.retrieval.asking_time import asking_time, day_of_asking
+from locigraph.retrieval.conditions import parsed
 from locigraph.retrieval.confidence import ConfidentRetriever
 from locigraph.retrieval.errors import NotKeptError, RetrievalError
 from locigraph.retrieval.hit_filters import DEFAULT_FOLD, FilteredRetriever, admitted, is_kept
@@ -491,6 +492,36 @@ class Memory:
             now = datetime.now(UTC)
             turns = [turn for turn in self._graph.turns(name) if is_kept(turn, now)]
             return sorted({turn.spoken_at for turn in turns if turn.spoken_at is not None})
+
+    def turns(
+        self,
+        space: str,
+        *,
+        filter: Mapping[str, Any] | None = None,
+        turn_ids: str | Sequence[str] | None = None,
+    ) -> list[Turn]:
+        """The turns of a space as they were added, in the order of the conversation, without those that have expired.
+
+        Args:
+            space: The space.
+            filter: Only turns that satisfy these conditions, as for ``recall``; None for all.
+            turn_ids: Only these turns, of which those that are not there are left out; a string is the ID of one turn.
+
+        Raises:
+            UnknownSpaceError: If there is no such space.
+            LocigraphError: If the filter is wrong.
+        """
+        name, condition = options.one_space(space), None if filter is None else parsed(filter)
+        named = None if turn_ids is None else {*options.listed(turn_ids)}
+        with self._lock:
+            self._graph.require_space(name)
+            now = datetime.now(UTC)
+            return [
+                turn
+                for turn in self._graph.turns(name)
+                if (named is None or turn.turn_id in named)
+                and admitted(turn.said, EPISODE, condition=condition, now=now)
+            ]
 
     def overview(self, space: str, *, most_topics: int = 20) -> Overview:
         """What a space is about: its sessions, who speaks in it, and at most so many of its topics.

@@ -164,6 +164,7 @@ _MEMORY: Mapping[str, Callable[[Any, Place], Any]] = {
     "titles": lambda memory, at: memory.titles(),
     "set_retention": lambda memory, at: memory.set_retention(at.name, days=100_000 / 7),
     "retentions": lambda memory, at: memory.retentions(),
+    "turns": lambda memory, at: memory.turns(at.name, filter=_FILTER),
     "times": lambda memory, at: memory.times(at.name),
     "overview": lambda memory, at: memory.overview(at.name),
     "recall": lambda memory, at: memory.recall(_QUESTION, user=at.name, top_k=100),

@@ -1,0 +1,262 @@
+"""A memory as the long-term store of LangGraph: values by namespace and key, found by meaning.
+
+It needs the core of LangGraph, which the extra ``langgraph`` installs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, TypeGuard
+
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    Item,
+    ListNamespacesOp,
+    MatchCondition,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+    get_text_at_path,
+    tokenize_path,
+)
+
+from locigraph.kg.errors import LocigraphError, UnknownSpaceError, shortened
+from locigraph.kg.types import Turn, TurnId
+from locigraph.memory import AsyncMemory, Memory
+from locigraph.retrieval.protocols import MAX_TOP_K
+
+_KEY, _VALUE, _CREATED, _UPDATED, _IS_INDEXED = "key", "value", "created", "updated", "is_indexed"
+_MOST_LETTERS = 200
+_FIELD = "value."  # before the name of a field by which items are filtered
+
+
+class MemoryStore(BaseStore):
+    """Keeps the values that agents of LangGraph put, and finds them with ``recall``.
+
+    A namespace is a space of the memory, and a value one turn of it: its text is what a search finds, so facts, topics
+    and dates are drawn from it as from any other turn. A value that replaces another one erases it. ``forget``,
+    ``export`` and keys of a server work as for other spaces.
+
+    Values are JSON objects of at most some 8,000 bytes. Filters compare their fields of texts (at most 200
+    letters), numbers and booleans, with the operators of LangGraph. There is no time to live, but see
+    ``Memory.set_retention``.
+
+    Example:
+        >>> from locigraph import Memory
+        >>> from locigraph.langgraph import MemoryStore
+        >>> with Memory.open("memory.sqlite") as memory:
+        ...     store = MemoryStore(memory)  # create_agent(..., store=store), or builder.compile(store=store)
+        ...     store.put(("memories", "ana"), "m1", {"text": "Ana plays tennis on Saturdays.", "sure": True})
+        ...     store.search(("memories", "ana"), query="What does Ana do at the weekend?")[0].key
+        'm1'
+
+    Args:
+        memory: A ``Memory``, or an ``AsyncMemory``, which supports only the methods that begin with ``a``.
+        fields: Paths of the texts in a value that a search finds, as in ``index`` of ``put``; ``$`` is the whole value.
+        prefix: Begins the names of the spaces; the namespace follows, joined by dots.
+        speaker: Speaker of the turns.
+    """
+
+    __slots__ = ("_fields", "_memory", "_prefix", "_speaker")
+
+    def __init__(
+        self,
+        memory: Memory | AsyncMemory,
+        *,
+        fields: Iterable[str] = ("$",),
+        prefix: str = "store:",
+        speaker: str = "memory",
+    ) -> None:
+        self._memory = memory
+        self._fields = tuple(fields)
+        self._prefix = prefix
+        self._speaker = speaker
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do several operations, one after the other; raises LocigraphError if one cannot be done."""
+        if isinstance(self._memory, AsyncMemory):
+            raise LocigraphError("an AsyncMemory can only be used in a coroutine; await aget, aput, asearch or adelete")
+        return self._done(ops, self._memory)
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """The same as a coroutine, in a thread."""
+        if isinstance(self._memory, AsyncMemory):
+            return await self._memory.call(partial(self._done, list(ops)))
+        return await asyncio.to_thread(self._done, list(ops), self._memory)
+
+    def _done(self, ops: Iterable[Op], memory: Memory) -> list[Result]:
+        found: list[Result] = []
+        for op in ops:
+            if isinstance(op, GetOp):
+                found.append(self._get(memory, op))
+            elif isinstance(op, SearchOp):
+                found.append(self._search(memory, op))
+            elif isinstance(op, ListNamespacesOp):
+                found.append(self._namespaces(memory, op))
+            elif isinstance(op, PutOp):
+                self._put(memory, op)
+                found.append(None)
+            else:
+                raise LocigraphError(f"operation {shortened(op)} is not known; this version of LangGraph is too new")
+        return found
+
+    def _get(self, memory: Memory, op: GetOp) -> Item | None:
+        held = self._held(memory, self._space(op.namespace), {_KEY: op.key})
+        return None if not held else _item(op.namespace, held[-1])
+
+    def _put(self, memory: Memory, op: PutOp) -> None:
+        space = self._space(op.namespace)
+        before = self._held(memory, space, {_KEY: op.key})
+        if op.value is not None:
+            at = datetime.now(UTC)
+            now = at.isoformat()
+            made = before[0].metadata[_CREATED] if before else now
+            fields = {f"{_FIELD}{name}": value for name, value in op.value.items() if _is_compared(value)}
+            is_indexed = op.index is not False
+            memory.add(
+                space=space,
+                session=op.key,
+                speaker=self._speaker,
+                text=self._text(op) or op.key,
+                spoken_at=at,
+                metadata={
+                    **fields, _KEY: op.key, _VALUE: json.dumps(op.value, ensure_ascii=False), _CREATED: made,
+                    _UPDATED: now, _IS_INDEXED: is_indexed,
+                },
+            )  # fmt: skip
+        # Last, so that the value is there whenever the process ends.
+        if before:
+            memory.forget(space=space, turn_ids=[turn.turn_id for turn in before])
+
+    def _text(self, op: PutOp) -> str:
+        """What a search finds of a value."""
+        assert op.value is not None
+        fields = self._fields if op.index is None or op.index is False else op.index
+        if fields == ("$",):
+            return "\n".join(_leaves(op.value))
+        return "\n".join(text for field in fields for text in get_text_at_path(dict(op.value), tokenize_path(field)))
+
+    def _search(self, memory: Memory, op: SearchOp) -> list[SearchItem]:
+        spaces = [space for space, namespace in self._known(memory) if _begins(namespace, op.namespace_prefix)]
+        filters = [_condition(name, wanted) for name, wanted in (op.filter or {}).items()]
+        if not op.query:
+            condition = {"$and": filters} if filters else {}
+            held = [(space, turn) for space in spaces for turn in self._held(memory, space, condition)]
+            return [self._found(space, turn, None) for space, turn in held[op.offset : op.offset + op.limit]]
+        if not spaces:
+            return []
+        hits = memory.recall(
+            op.query,
+            space=spaces,
+            top_k=min(op.offset + op.limit, MAX_TOP_K),
+            fold=None,
+            include_superseded=True,
+            filter={"$and": [*filters, {"$type": "episode"}, {_IS_INDEXED: True}]},
+        )
+        turns: dict[tuple[str, TurnId], Turn] = {}
+        for space in dict.fromkeys(hit.space for hit in hits):
+            named = [turn for hit in hits if hit.space == space for turn in hit.turn_ids]
+            turns |= {(space, turn.turn_id): turn for turn in memory.turns(space, turn_ids=named)}
+        shown = [(hit, turns.get((hit.space, hit.turn_ids[0]))) for hit in hits]
+        found = [self._found(hit.space, turn, hit.score) for hit, turn in shown if turn is not None]
+        return found[op.offset :]
+
+    def _namespaces(self, memory: Memory, op: ListNamespacesOp) -> list[tuple[str, ...]]:
+        known = [
+            namespace
+            for space, namespace in self._known(memory)
+            if all(_matches(namespace, each) for each in op.match_conditions or ()) and self._held(memory, space, {})
+        ]
+        cut = sorted({namespace[: op.max_depth] for namespace in known})
+        return cut[op.offset : op.offset + op.limit]
+
+    def _known(self, memory: Memory) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """The spaces of this store, and their namespaces."""
+        for space in memory.spaces():
+            if space.startswith(self._prefix):
+                yield space, tuple(space.removeprefix(self._prefix).split("."))
+
+    def _space(self, namespace: tuple[str, ...]) -> str:
+        return self._prefix + ".".join(namespace)
+
+    def _held(self, memory: Memory, space: str, condition: Mapping[str, Any]) -> list[Turn]:
+        """The turns of values that satisfy a condition, oldest first; of a value that is being replaced the new one."""
+        try:
+            turns = memory.turns(space, filter=condition or None)
+        except UnknownSpaceError:
+            return []
+        newest = {str(turn.metadata[_KEY]): turn for turn in sorted(turns, key=_updated)}
+        return [*newest.values()]
+
+    def _found(self, space: str, turn: Turn, score: float | None) -> SearchItem:
+        item = _item(tuple(space.removeprefix(self._prefix).split(".")), turn)
+        return SearchItem(
+            item.namespace, item.key, item.value, created_at=item.created_at, updated_at=item.updated_at, score=score
+        )
+
+
+def _updated(turn: Turn) -> str:
+    return str(turn.metadata[_UPDATED])
+
+
+def _item(namespace: tuple[str, ...], turn: Turn) -> Item:
+    told = turn.metadata
+    return Item(
+        value=json.loads(str(told[_VALUE])),
+        key=str(told[_KEY]),
+        namespace=namespace,
+        created_at=datetime.fromisoformat(str(told[_CREATED])),
+        updated_at=datetime.fromisoformat(str(told[_UPDATED])),
+    )
+
+
+def _is_compared(value: object) -> TypeGuard[str | int | float | bool]:
+    """Whether items can be filtered by a value; a longer text is not kept a second time for it."""
+    return isinstance(value, int | float | bool) or (isinstance(value, str) and len(value) <= _MOST_LETTERS)
+
+
+def _condition(name: str, wanted: object) -> dict[str, Any]:
+    """The filter of ``recall`` for one of LangGraph's: a value, or operators and values."""
+    field = f"{_FIELD}{name}"
+    if wanted is None:
+        return {field: {"$exists": False}}
+    if _is_compared(wanted) or (isinstance(wanted, Mapping) and all(key.startswith("$") for key in wanted)):
+        return {field: wanted}
+    raise LocigraphError(
+        f"filter {name} is {shortened(wanted)}; expected a text of at most {_MOST_LETTERS} letters, a number, a "
+        "boolean, or operators"
+    )
+
+
+def _begins(namespace: tuple[str, ...], prefix: tuple[str, ...]) -> bool:
+    return namespace[: len(prefix)] == tuple(prefix)
+
+
+def _matches(namespace: tuple[str, ...], condition: MatchCondition) -> bool:
+    path, size = condition.path, len(condition.path)
+    if len(namespace) < size:
+        return False
+    part = namespace[:size] if condition.match_type == "prefix" else namespace[len(namespace) - size :]
+    return all(wanted in ("*", label) for label, wanted in zip(part, path, strict=True))
+
+
+def _leaves(value: object) -> Iterator[str]:
+    """The texts of a value, and its numbers with their names, in the order in which they stand."""
+    if isinstance(value, Mapping):
+        for name, each in value.items():
+            if isinstance(each, int | float) and not isinstance(each, bool):
+                yield f"{name}: {each}"
+            else:
+                yield from _leaves(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _leaves(each)
+    elif isinstance(value, str) and value.strip():
+        yield value
