@@ -1,15 +1,18 @@
 """What a turn and a question cost in one space that grows: ``python -m benchmarks.growth [--turns 1000 4000 12000]``.
 
 Turns of the bundled corpora, over and over with other numbers, fill one space to each of the sizes. There, a few turns
-are added one by one. After each, v2 and v1 are asked at once, and asked again when nothing is new. All times are of the
-processor, in milliseconds, the medians of the rounds. Vectors of texts are hashed words, so that no text encoder runs.
+are added one by one. After each, v2 and v1 are asked at once, asked again when nothing is new, and asked with filters
+that half of the turns, and one in a hundred, satisfy. All times are of the processor, in milliseconds, the medians of
+the rounds. Vectors of texts are hashed words, so that no text encoder runs.
 
-Beside them, the same texts in a matrix of NumPy: adding a row, and the product of the matrix with a question.
+Beside them, the same texts in a matrix of NumPy (adding a row, and the product of the matrix with a question), and in
+LanceDB where that is installed (``pip install lancedb``; its table is optimised before each size).
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import math
 import resource
 import tempfile
@@ -36,6 +39,10 @@ _CHECKPOINT = Path("checkpoints/default")
 _SPACE = "long"
 _SESSION = 20  # turns
 _AT_ONCE = 500  # turns that are added together while the space is filled
+#: None, and those that half of the turns and one in a hundred satisfy.
+_FILTERS: dict[str, dict[str, Any] | None] = {
+    "again": None, "of half": {"number": {"$lt": 50}}, "of 1 in 100": {"number": 7},
+}  # fmt: skip
 _BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
 
 
@@ -70,8 +77,39 @@ def talk() -> Iterator[dict[str, Any]]:
             yield {
                 "space": _SPACE, "session": f"s{day}", "speaker": turn.speaker, "text": text,
                 "spoken_at": _BEGIN + timedelta(days=day, minutes=minute), "turn_id": f"t{number}",
+                "metadata": {"number": number % 100},
             }  # fmt: skip
             number += 1
+
+
+class LanceTable:
+    """The same turns in a table of LanceDB, searched without an index of its own, which is exact."""
+
+    def __init__(self, folder: Path) -> None:
+        import lancedb
+
+        self._database = lancedb.connect(folder / "lance")
+        self._table: Any = None
+
+    def add(self, turns: Sequence[dict[str, Any]], vectors: NDArray[np.float32]) -> None:
+        """Add turns with their vectors."""
+        rows = [
+            {"id": turn["turn_id"], "text": turn["text"], "vector": vector}
+            for turn, vector in zip(turns, vectors, strict=True)
+        ]
+        if self._table is None:
+            self._table = self._database.create_table("turns", rows)
+        else:
+            self._table.add(rows)
+
+    def optimise(self) -> None:
+        """Merge the small files that additions leave."""
+        self._table.optimize()
+
+    def recall(self, query: NDArray[np.float32]) -> list[dict[str, Any]]:
+        """The ten nearest turns."""
+        found: list[dict[str, Any]] = self._table.search(query).limit(10).to_list()
+        return found
 
 
 def cpu_ms(work: Callable[[], object]) -> float:
@@ -92,15 +130,21 @@ def grown(sizes: Sequence[int], *, rounds: int) -> dict[int, dict[str, float]]:
             tqdm(total=max(sizes), unit="turn") as bar,
         ):
             encoder = PosingWords("hashed words", cache=Path(folder) / "other.sqlite")
+            beside = LanceTable(Path(folder)) if importlib.util.find_spec("lancedb") else None
             for size in sorted(sizes):
                 while held < size:
                     some = [next(turns) for _ in range(min(_AT_ONCE, size - held))]
                     memory.add_many(some)
-                    matrix = np.concatenate([matrix, encoder.encode([turn["text"] for turn in some])])
+                    vectors = encoder.encode([turn["text"] for turn in some])
+                    matrix = np.concatenate([matrix, vectors])
+                    if beside is not None:
+                        beside.add(some, vectors)
                     held += len(some)
                     bar.update(len(some))
                 for strategy in ("v2", "v1"):  # what was added in bulk is due
                     memory.recall("Who bought a canoe in Porto?", space=_SPACE, strategy=strategy)
+                if beside is not None:
+                    beside.optimise()
                 times: dict[str, list[float]] = {}
                 for number in range(rounds):
                     turn = next(turns)
@@ -109,13 +153,16 @@ def grown(sizes: Sequence[int], *, rounds: int) -> dict[int, dict[str, float]]:
                     work: dict[str, Callable[[], object]] = {"add": partial(memory.add, **turn)}
                     for strategy in ("v2", "v1"):
                         ask = partial(memory.recall, space=_SPACE, strategy=strategy)
-                        work[f"{strategy} after an add"], work[f"{strategy} again"] = (
-                            partial(ask, asked),
-                            partial(ask, rest),
-                        )
+                        work[f"{strategy} after an add"] = partial(ask, asked)
+                        # The filters in turn with none, with other words, so that no vector is in a cache.
+                        for name, condition in _FILTERS.items():
+                            work[f"{strategy} {name}"] = partial(ask, f"{rest} And {name}?", filter=condition)
                     query = encoder.encode([asked])[0]
                     work["numpy add"] = partial(np.append, matrix, encoder.encode([turn["text"]]), 0)
                     work["numpy recall"] = partial(_nearest, matrix, query)
+                    if beside is not None:
+                        work["lancedb add"] = partial(beside.add, [turn], encoder.encode([turn["text"]]))
+                        work["lancedb recall"] = partial(beside.recall, query)
                     for name, each in work.items():
                         times.setdefault(name, []).append(cpu_ms(each))
                     held += 1

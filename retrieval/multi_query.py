@@ -11,7 +11,6 @@ from locigraph.retrieval.query_generator import LastDay, QueryGenerator
 from locigraph.retrieval.rank_fusion import FEW_RRF_K, reciprocal_rank_fusion
 from locigraph.retrieval.strategies.graph_embedding import GraphEmbeddingRetriever
 from locigraph.retrieval.strategies.hybrid import HybridRetriever
-from locigraph.retrieval.strategies.weighted_sum import FusionRetriever
 from locigraph.retrieval.wrapping import WrappingRetriever
 
 
@@ -52,14 +51,6 @@ class MultiQueryRetriever(WrappingRetriever):
             for node_id, score in reciprocal_rank_fusion(rankings, rrf_k=FEW_RRF_K)
         ]
         return Result(tuple(fused), sum((result.timing for result in results), Timing()))
-
-
-def asked_from(retriever: Retriever, day_of: LastDay) -> Retriever:
-    """Let v2 and the fusions reckon relative dates from a day where no ``as_of`` is given; others have a rule of their
-    own, or read no dates."""
-    if isinstance(retriever, GraphEmbeddingRetriever | FusionRetriever):
-        return retriever.asked_from(day_of)
-    return retriever
 
 
 def with_queries(retriever: Retriever, queries: QueryGenerator | None, last_day: LastDay) -> Retriever:

@@ -153,6 +153,24 @@ class Retriever(ABC):
             IndexUnavailableError: If the index fails: an outage is never an empty result.
         """
 
+    def asked_from(self, day_of: Callable[[SpaceId], date | None]) -> Retriever:
+        """The same strategy, which reckons relative dates of questions from a day where no ``as_of`` is given.
+
+        By default it is the strategy itself, which reads no dates, or has a rule of its own.
+
+        Args:
+            day_of: Reads the day on which questions are asked of a space.
+        """
+        return self
+
+    def limited_to(self, only: Callable[[str | None], frozenset[NodeId]]) -> Retriever:
+        """The same strategy, which looks for some nodes of a space alone; it may find others too, as by default.
+
+        Args:
+            only: Reads these nodes, those of one type or, with None, of all types, which takes longer.
+        """
+        return self
+
     def arrange(
         self, question: str, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None = None
     ) -> list[NodeId] | None:

@@ -315,17 +315,22 @@ class Conversations(Database):
                 found.setdefault(NodeId(row.id), {})[made] = None
         return {node: tuple(replacements) for node, replacements in found.items()}
 
-    def said_in(self, space: SpaceId) -> dict[NodeId, Said]:
-        """The turns of a space that are consolidated, by their nodes."""
+    def said_in(self, space: SpaceId, node_type: str | None = None) -> dict[NodeId, tuple[str, tuple[Said, ...]]]:
+        """All nodes of a space, or those of a type: the type of each, and the turns whose words it contains."""
         nodes, sources, turns = tables.nodes, tables.provenance, tables.turns
         query = (
             _said_by_node()
             .join(sources, sources.c.node_key == nodes.c.key)
             .join(turns, turns.c.key == sources.c.turn_key)
-            .where(nodes.c.space == space, nodes.c.type == EPISODE, sources.c.worded)
+            .add_columns(nodes.c.type)
+            .where(nodes.c.space == space, sources.c.worded)
         )
+        query = query if node_type is None else query.where(nodes.c.type == node_type)
+        found: dict[NodeId, tuple[str, list[Said]]] = {}
         with self._read() as connection:
-            return {NodeId(row.id): said_of(row) for row in connection.execute(query)}
+            for row in connection.execute(query):
+                found.setdefault(NodeId(row.id), (row.type, []))[1].append(said_of(row))
+        return {node: (kind, tuple(said)) for node, (kind, said) in found.items()}
 
     def expired(self, now: datetime, spaces: Sequence[SpaceId] | None = None) -> dict[SpaceId, list[TurnId]]:
         """The turns of some spaces, or of all, whose time has come to be forgotten."""

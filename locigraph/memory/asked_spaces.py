@@ -67,13 +67,11 @@ class AskedSpaces:
         standings: The spaces, and how they stand.
         known: Keeps what answers show of nodes.
         is_joint: Whether strategies see them as one graph, in which IDs are prefixed with their space.
-        only: The only nodes of a single space that need be found; None for all.
 
     Attributes:
         standings: As given.
         spaces: The spaces.
         is_joint: As given.
-        only: As given.
         name: Name of the space that strategies are told to search.
     """
 
@@ -84,13 +82,12 @@ class AskedSpaces:
         known: KnownNodes,
         *,
         is_joint: bool,
-        only: frozenset[NodeId] | None = None,
     ) -> None:
         self._graph = graph
         self._known = known
         self.standings = standings
         self.spaces: Sequence[SpaceId] = [*standings]
-        self.is_joint, self.only = is_joint, only
+        self.is_joint = is_joint
         self.name = SpaceId("spaces asked together") if is_joint else self.spaces[0]
 
     @property

@@ -1,4 +1,4 @@
-"""Keeps what filters ask of the turns of spaces, and which turns satisfied the last filters."""
+"""Keeps what filters ask of the nodes of spaces, and which nodes satisfied the last filters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 
-from locigraph.kg.schema import EPISODE
 from locigraph.kg.store import Store
 from locigraph.kg.store.standing import Standing
 from locigraph.kg.types import NodeId, Said, SpaceId
@@ -20,48 +19,57 @@ _MOST_FILTERS = 16
 @dataclass
 class _Kept:
     standing: Standing | None
-    turns: Mapping[NodeId, Said]
+    nodes: Mapping[NodeId, tuple[str, tuple[Said, ...]]]
     found: OrderedDict[str, frozenset[NodeId]] = field(default_factory=OrderedDict)
 
 
 class KnownTurns:
-    """The turns of the spaces that were last asked with a filter, each space until it changes.
+    """The nodes of the spaces that were last asked with a filter, each space until it changes: turns, or all nodes.
 
     Several threads may use it.
 
     Args:
         graph: The store.
-        most: Largest number of turns of all spaces together; a space that alone has more is not kept.
+        most: Largest number of nodes of all spaces together; a space that alone has more is not kept.
     """
 
     def __init__(self, graph: Store, *, most: int = _MOST_TURNS) -> None:
         self._graph, self._most = graph, most
         self._lock = Lock()
-        self._kept: OrderedDict[SpaceId, _Kept] = OrderedDict()
+        self._kept: OrderedDict[tuple[SpaceId, str | None], _Kept] = OrderedDict()
 
     def satisfying(
-        self, space: SpaceId, standing: Standing | None, condition: Condition, name: str
+        self,
+        space: SpaceId,
+        standing: Standing | None,
+        condition: Condition,
+        name: str,
+        node_type: str | None,
     ) -> frozenset[NodeId]:
-        """The nodes of the turns of a space that satisfy a condition.
+        """The nodes of a space of which all turns satisfy a condition.
 
         Args:
             space: The space.
             standing: How it stands.
             condition: The condition.
             name: What no other condition is called.
+            node_type: The type of the nodes; None for all, of which more has to be read.
         """
+        key = space, node_type
         with self._lock:
-            kept = self._kept.get(space)
+            kept = self._kept.get(key)
         if kept is None or kept.standing != standing:
-            kept = _Kept(standing, self._graph.said_in(space))
+            kept = _Kept(standing, self._graph.said_in(space, node_type))
         with self._lock:
-            self._kept[space] = kept
-            self._kept.move_to_end(space)
-            while self._kept and sum(len(each.turns) for each in self._kept.values()) > self._most:
+            self._kept[key] = kept
+            self._kept.move_to_end(key)
+            while self._kept and sum(len(each.nodes) for each in self._kept.values()) > self._most:
                 self._kept.popitem(last=False)
             found = kept.found.get(name)
         if found is None:
-            found = frozenset(node for node, said in kept.turns.items() if condition(said, EPISODE))
+            found = frozenset(
+                node for node, (kind, said) in kept.nodes.items() if all(condition(each, kind) for each in said)
+            )
             with self._lock:
                 kept.found[name] = found
                 if len(kept.found) > _MOST_FILTERS:
@@ -70,6 +78,7 @@ class KnownTurns:
 
     def drop(self, spaces: Iterable[SpaceId]) -> None:
         """Keep nothing of these spaces any longer."""
+        gone = {*spaces}
         with self._lock:
-            for space in spaces:
-                self._kept.pop(space, None)
+            for key in [key for key in self._kept if key[0] in gone]:
+                del self._kept[key]

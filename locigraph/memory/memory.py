@@ -703,14 +703,12 @@ class Memory:
         self, asking: AskedQuestion, asked: AskedSpaces, strategy: str, found_by: Retriever, notes: Sequence[str]
     ) -> Recalled:
         """What a strategy finds, as it is shown."""
-        from locigraph.retrieval.multi_query import asked_from, with_queries
+        from locigraph.retrieval.multi_query import with_queries
 
         speakers = asked.speakers(asking.speaker)
-        several = with_queries(
-            asked_from(found_by, lambda _: self._day_of_asking(asked.spaces)),
-            asking.queries,
-            lambda _: self._last_day(asked.spaces),
-        )
+        dated = found_by.asked_from(lambda _: self._day_of_asking(asked.spaces))
+        limited = self._parts.limited(dated, asked, asking)
+        several = with_queries(limited, asking.queries, lambda _: self._last_day(asked.spaces))
         now = datetime.now(UTC) if asked.have_expiring else None
         condition = asking.condition
         shown = asked.speakers_of_shown(speakers=speakers, condition=condition, now=now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from locigraph.assembly import defaults, opening
@@ -126,11 +127,15 @@ class Parts:
 
     def asked(self, standings: Mapping[SpaceId, Standing], asking: AskedQuestion) -> AskedSpaces:
         """The spaces that a question searches, each as it stands."""
-        only = None
-        if asking.condition is not None and isinstance(asking.space, str):
-            ((space, standing),) = standings.items()
-            only = self._turns.satisfying(space, standing, asking.condition, repr(asking.filter))
-        return AskedSpaces(self.graph, standings, self._known, is_joint=not isinstance(asking.space, str), only=only)
+        return AskedSpaces(self.graph, standings, self._known, is_joint=not isinstance(asking.space, str))
+
+    def limited(self, retriever: Retriever, asked: AskedSpaces, asking: AskedQuestion) -> Retriever:
+        """The strategy, limited to the nodes of a single space that satisfy the question's filter, if it has one."""
+        if asking.condition is None or asked.is_joint:
+            return retriever
+        ((space, standing),) = asked.standings.items()
+        satisfying = partial(self._turns.satisfying, space, standing, asking.condition, repr(asking.filter))
+        return retriever.limited_to(satisfying)
 
     def known(self, space: SpaceId, standing: Standing, nodes: Sequence[Node]) -> Mapping[NodeId, KnownNode]:
         """What answers show of nodes of a space that stands as given."""
@@ -329,7 +334,7 @@ class Parts:
 
         spaces = tuple(asked.spaces)
         together = (lambda space, as_of: spaces) if asked.is_joint else None
-        return GraphEmbeddingRetriever(collection, self.questions, asked.texts, view_of=together, only=asked.only)
+        return GraphEmbeddingRetriever(collection, self.questions, asked.texts, view_of=together)
 
     def bring_up_to_date(self, standings: Mapping[SpaceId, Standing]) -> None:
         """Bring v2's graph embeddings of some spaces up to date, if it can be used."""

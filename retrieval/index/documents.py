@@ -41,13 +41,16 @@ class _Space:
     def __init__(self) -> None:
         self.index: Bm25Index[NodeId] = Bm25Index()
         self.documents: dict[NodeId, Document] = {}
-        self.types: list[str] = []  # by row of the index, removed rows included
+        # By row of the index, removed rows included.
+        self.types: list[str] = []
+        self.ids: list[NodeId] = []
         self.last_day: date | None = None
 
     def add(self, document: Document) -> None:
         self.index.add(document.node_id, terms(document.description))
         self.documents[document.node_id] = document
         self.types.append(document.type)
+        self.ids.append(document.node_id)
 
 
 class LexicalIndex:
@@ -107,16 +110,20 @@ class LexicalIndex:
         *,
         types: Sequence[str] | None = None,
         as_of: datetime | None = None,
+        only: frozenset[NodeId] | None = None,
         top_k: int,
     ) -> list[tuple[Document, float]]:
         """The nodes with the highest BM25 scores, best first, over the texts known at ``as_of`` (None: now).
 
-        Nodes that share no term with the query are never among them. ``types`` limits the search; None allows all.
+        Nodes that share no term with the query are never among them. ``types`` and ``only``, the IDs of nodes, limit
+        the search; None allows all.
         """
         loaded = self._space(space, as_of)
         allowed = np.ones(len(loaded.types), dtype=bool)
         if types is not None:
             allowed &= np.isin(np.asarray(loaded.types, dtype=np.str_), list(types))
+        if only is not None:
+            allowed &= np.fromiter((node in only for node in loaded.ids), dtype=bool, count=len(loaded.ids))
         scored = loaded.index.search(terms(query), top_k=top_k, allowed=allowed)
         return [(loaded.documents[node_id], score) for node_id, score in scored]
 

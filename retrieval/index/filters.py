@@ -6,6 +6,9 @@ from locigraph.kg.times import epoch
 from locigraph.retrieval.errors import FilterError
 from locigraph.retrieval.protocols import SearchFilter
 
+#: Largest number of nodes to which an expression limits a search; a longer one takes longer to read than it saves.
+MOST_NAMED = 300
+
 
 def filter_expression(scope: SearchFilter) -> str:
     """Milvus boolean expression of a scope."""
@@ -15,6 +18,8 @@ def filter_expression(scope: SearchFilter) -> str:
         clauses.append(f"type in [{', '.join(quote(t) for t in scope.types)}]")
     if scope.as_of is not None:
         clauses.append(f"recorded_at <= {epoch(scope.as_of)}")
+    if scope.only is not None and len(scope.only) <= MOST_NAMED:
+        clauses.append(f"node_id in [{', '.join(map(quote, sorted(scope.only)))}]")
     return " and ".join(clauses)
 
 

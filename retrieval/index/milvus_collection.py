@@ -224,6 +224,8 @@ class Collection:
                 f"query vector for collection {self.name!r} must be {self.spec.dim} finite numbers, got shape "
                 f"{vector.shape}"
             )
+        if scope.only is not None and not scope.only:
+            return []
         limit = min(top_k, MOST_FOUND)
         parameters: dict[str, Any] = {"metric_type": self.spec.metric}
         if self.spec.index == "HNSW":

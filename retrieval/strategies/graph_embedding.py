@@ -41,7 +41,6 @@ class GraphEmbeddingRetriever(Retriever):
         view_of: Returns the name under which the collection holds a space as of a time, or the names of several spaces
             that are searched together. None: the collection holds each space under its own name, with embeddings of the
             present graph, and nodes recorded after ``as_of`` are filtered out.
-        only: The only nodes of a single space that need be found; None for all.
 
     Raises:
         IndexMismatchError: If the collection and the query encoder belong to different checkpoints.
@@ -56,7 +55,6 @@ class GraphEmbeddingRetriever(Retriever):
         texts: NodeTexts,
         *,
         view_of: Callable[[SpaceId, datetime | None], str | tuple[str, ...]] | None = None,
-        only: frozenset[NodeId] | None = None,
     ) -> None:
         if collection.version != encoder.version:
             raise IndexMismatchError(
@@ -68,18 +66,20 @@ class GraphEmbeddingRetriever(Retriever):
         self._encoder = encoder
         self._texts = texts
         self._view_of = view_of
-        self._only = only
+        self._only: frozenset[NodeId] | None = None
         self._queries: tuple[QueryGenerator, LastDay] | None = None
         self._day_of: LastDay | None = None
 
     def asked_from(self, day_of: LastDay) -> Self:
-        """The same retriever, reckoning relative dates from a day if no ``as_of`` is given, instead of ignoring them.
-
-        Args:
-            day_of: Reads the day on which questions are asked of a space.
-        """
+        """See ``Retriever``; without it relative dates are ignored."""
         changed = copy.copy(self)
         changed._day_of = day_of
+        return changed
+
+    def limited_to(self, only: Callable[[str | None], frozenset[NodeId]]) -> Self:
+        """See ``Retriever``: the index searches among these alone."""
+        changed = copy.copy(self)
+        changed._only = only(EPISODE)
         return changed
 
     def with_queries(self, queries: QueryGenerator, last_day: LastDay) -> Self:

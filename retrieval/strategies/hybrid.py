@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from datetime import datetime
 from functools import partial
+from typing import Self
 
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import searchable_types
@@ -61,6 +63,13 @@ class HybridRetriever(Retriever):
         self._weights = {"bm25": 1.0, "ann": ann_weight}
         self._types = searchable_types() if types is None else tuple(types)
         self._pool = pool
+        self._only: frozenset[NodeId] | None = None
+
+    def limited_to(self, only: Callable[[str | None], frozenset[NodeId]]) -> Self:
+        """See ``Retriever``: both arms look for these alone."""
+        changed = copy.copy(self)
+        changed._only = only(None)
+        return changed
 
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
@@ -89,9 +98,11 @@ class HybridRetriever(Retriever):
 
         for search_query, vector in zip(queries, vectors, strict=True):
             types = self._types if search_query.types is None else search_query.types
-            search = partial(self._vectors.search, vector, SearchFilter(space, types, as_of), top_k=depth)
+            search = partial(self._vectors.search, vector, SearchFilter(space, types, as_of, self._only), top_k=depth)
             ann = search if self._pool is None else self._pool.submit(search).result
-            bm25 = self._lexical.search(search_query.text, space, types=types, as_of=as_of, top_k=depth)
+            bm25 = self._lexical.search(
+                search_query.text, space, types=types, as_of=as_of, only=self._only, top_k=depth
+            )
             take("bm25", [(document.node_id, score) for document, score in bm25], search_query.window)
             take("ann", [(match.node_id, match.score) for match in ann()], search_query.window)
         hits = []

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import cached_property, lru_cache
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +92,19 @@ class MemoryGraph:
     ) -> NDArray[np.int64]:
         """The ``count`` rows (None: all) with the highest scores, best first; ties by node ID."""
         return rows[np.lexsort((self.place[rows], -np.round(scores[rows], _DIGITS)))][:count]
+
+    def limited(self, ranking: Ranking, only: frozenset[NodeId], similarity: NDArray[np.float64]) -> Ranking:
+        """A ranking of these memories alone: those that it has, then the others of them by similarity."""
+        ids = self.snapshot.ids
+        kept = np.array([ids[row] in only for row in ranking.rows.tolist()], dtype=bool)
+        rows, scores = ranking.rows[kept], ranking.scores[kept]
+        others = np.setdiff1d([row for row in self.memories.tolist() if ids[row] in only], rows).astype(np.int64)
+        behind = np.full(len(others), min(0.0, float(scores.min(initial=0.0))))
+        return replace(
+            ranking,
+            rows=np.concatenate([rows, self.best(similarity, others)]),
+            scores=np.concatenate([scores, behind]),
+        )
 
     def order(self, scores: NDArray[np.floating]) -> NDArray[np.int64]:
         """Position of each node in the order of ``best``, from 0, [nodes]."""
@@ -195,6 +209,13 @@ class GraphRetriever(Retriever, Generic[GraphT]):
         self.name = name
         self.encoder = encoder
         self.graph_of = lru_cache(_SPACES_KEPT)(lambda space, as_of: self.prepare(load(space, as_of)))
+        self._only: frozenset[NodeId] | None = None
+
+    def limited_to(self, only: Callable[[str | None], frozenset[NodeId]]) -> Self:
+        """See ``Retriever``: ranks as ever, leaves out all others, and adds by cosine what its pool of nodes lacks."""
+        changed = copy.copy(self)
+        changed._only = only(None)
+        return changed
 
     @abstractmethod
     def prepare(self, snapshot: Snapshot) -> GraphT:
@@ -224,6 +245,8 @@ class GraphRetriever(Retriever, Generic[GraphT]):
         watch.encoded()
         asked = self.asked(graph, query, vector, as_of)
         ranking = self.rank(graph, asked, top_k=top_k)
+        if self._only is not None:
+            ranking = graph.limited(ranking, self._only, graph.cosine(vector))
         timing = watch.timing()
         return Result(_hits(graph.snapshot, ranking, top_k), timing)
 

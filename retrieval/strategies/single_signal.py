@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from datetime import datetime
+from typing import Self
 
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import EPISODE
-from locigraph.kg.types import SpaceId
+from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.hits import hits_of_matches
 from locigraph.retrieval.index.documents import LexicalIndex
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, NodeTexts, Result, Retriever, SearchFilter, VectorSearch
@@ -34,6 +37,13 @@ class DenseRetriever(Retriever):
         self._vectors = vectors
         self._encoder = encoder
         self._texts = texts
+        self._only: frozenset[NodeId] | None = None
+
+    def limited_to(self, only: Callable[[str | None], frozenset[NodeId]]) -> Self:
+        """See ``Retriever``: the index searches among these alone."""
+        changed = copy.copy(self)
+        changed._only = only(EPISODE)
+        return changed
 
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
@@ -42,7 +52,7 @@ class DenseRetriever(Retriever):
         watch = Stopwatch()
         vector = self._encoder.encode([query])[0]
         watch.encoded()
-        matches = self._vectors.search(vector, SearchFilter(space, _TURNS, as_of), top_k=top_k)
+        matches = self._vectors.search(vector, SearchFilter(space, _TURNS, as_of, self._only), top_k=top_k)
         timing = watch.timing()
         # Called even when nothing was found, since an unknown space is an error and not an empty result.
         texts = self._texts(space, [match.node_id for match in matches], as_of)
@@ -60,6 +70,13 @@ class Bm25Retriever(Retriever):
 
     def __init__(self, lexical: LexicalIndex) -> None:
         self._lexical = lexical
+        self._only: frozenset[NodeId] | None = None
+
+    def limited_to(self, only: Callable[[str | None], frozenset[NodeId]]) -> Self:
+        """See ``Retriever``: the index searches among these alone."""
+        changed = copy.copy(self)
+        changed._only = only(EPISODE)
+        return changed
 
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
@@ -67,6 +84,6 @@ class Bm25Retriever(Retriever):
         """The turns with the highest scores; see ``Retriever``. Signal: ``bm25``."""
         self._lexical.load(space, as_of)  # not timed, as in v1
         watch = Stopwatch()
-        scored = self._lexical.search(query, space, types=_TURNS, as_of=as_of, top_k=top_k)
+        scored = self._lexical.search(query, space, types=_TURNS, as_of=as_of, only=self._only, top_k=top_k)
         hits = tuple(Hit(d.node_id, d.type, d.description, d.turn_ids, score, {"bm25": score}) for d, score in scored)
         return Result(hits, watch.timing())

@@ -8,7 +8,7 @@ index is searched.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import EPISODE
-from locigraph.kg.types import SpaceId
+from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.asking_time import asking_time
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, SnapshotLoader, Timing
 from locigraph.retrieval.query_generator import LastDay
@@ -88,12 +88,19 @@ class FusionRetriever(Retriever):
         self._encoder = encoder
         self._fusion = fusion
         self._day_of: LastDay | None = None
+        self._only: frozenset[NodeId] | None = None
         self._signals = lru_cache(_SPACES_KEPT)(lambda space, as_of: TurnSignals(load(space, as_of), fusion.signals))
 
     def asked_from(self, day_of: LastDay) -> Self:
-        """The same retriever, which reckons relative dates from a day; see ``GraphEmbeddingRetriever.asked_from``."""
+        """See ``Retriever``; without it relative dates are ignored."""
         changed = copy.copy(self)
         changed._day_of = day_of
+        return changed
+
+    def limited_to(self, only: Callable[[str | None], frozenset[NodeId]]) -> Self:
+        """See ``Retriever``: all turns are scored, and these alone ranked."""
+        changed = copy.copy(self)
+        changed._only = only(EPISODE)
         return changed
 
     def retrieve(
@@ -108,9 +115,11 @@ class FusionRetriever(Retriever):
         watch.encoded()
         asked_at = asking_time(query, space, as_of=as_of, day_of=self._day_of)
         signals = turns.of(query, vector, asked_at=asked_at)
-        totals = self._fusion.scores(signals)
-        best = np.argsort(-totals, kind="stable")[:top_k]
-        snapshot = turns.snapshot
+        totals, snapshot = self._fusion.scores(signals), turns.snapshot
+        best = np.argsort(-totals, kind="stable")
+        if self._only is not None:
+            best = np.array([i for i in best.tolist() if snapshot.ids[turns.rows[i]] in self._only], dtype=np.int64)
+        best = best[:top_k]
         hits = tuple(
             Hit(
                 snapshot.ids[row],

@@ -40,6 +40,16 @@ def test_types_and_recorded_time_limit_the_search() -> None:
     assert lexical.search("canoe", SPACE, as_of=MONDAY - timedelta(days=1), top_k=5) == []
 
 
+def test_named_nodes_limit_the_search_whatever_was_replaced_or_removed_before() -> None:
+    lexical = lexical_of(snapshot())
+    lexical.add(SPACE, replace(lexical.search("kite", SPACE, top_k=1)[0][0], description="The canoe is torn"))
+    lexical.remove(SPACE, NodeId("n4"))
+    assert sorted(names(lexical.search("canoe", SPACE, top_k=5))) == ["n0", "n2"]
+    for only in ({"n2"}, {"n0"}, {"n1", "n4"}):
+        found = lexical.search("canoe", SPACE, only=frozenset(map(NodeId, only)), top_k=5)
+        assert {*names(found)} == only & {"n0", "n2"}
+
+
 def test_archived_nodes_are_not_held() -> None:
     held = snapshot()
     active = np.asarray([True, True, True, True, False, True])

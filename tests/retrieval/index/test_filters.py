@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from locigraph.kg.types import NodeId, TurnId
 from locigraph.retrieval.errors import FilterError
-from locigraph.retrieval.index.filters import filter_expression, quote
+from locigraph.retrieval.index.filters import MOST_NAMED, filter_expression, quote
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.index.milvus_collection import Collection, CollectionSpec, IndexRow
 from locigraph.retrieval.protocols import SearchFilter
@@ -24,6 +24,13 @@ def test_scope_becomes_a_hand_written_expression() -> None:
     expected = 'space == "harbor" and type in ["episode", "reflection"] and recorded_at <= 86400'
     assert filter_expression(scope) == expected
     assert filter_expression(SearchFilter(("a", 'b"'))) == 'space in ["a", "b\\""]'
+
+
+def test_a_few_nodes_are_named_in_the_expression_and_many_are_left_to_the_caller() -> None:
+    few = SearchFilter("harbor", only=frozenset({NodeId("n2"), NodeId('n"1')}))
+    assert filter_expression(few) == 'space == "harbor" and node_id in ["n\\"1", "n2"]'
+    many = SearchFilter("harbor", only=frozenset(NodeId(f"n{i}") for i in range(MOST_NAMED + 1)))
+    assert filter_expression(many) == 'space == "harbor"'
 
 
 def test_quotation_marks_and_backslashes_are_escaped() -> None:
