@@ -268,7 +268,8 @@ class _Ways:
     def _own(self, asked: _Asked, hits: list[dict[str, Any]]) -> int:
         """The number of hits, after a check that all of them are of the tenant, and satisfy the filter."""
         name, letter = self._place.names[asked.tenant], _LETTERS[asked.tenant]
-        assert hits
+        # BM25 finds nothing where no turn that satisfies the filter has a word of the question.
+        assert hits or (asked.strategy == "bm25" and asked.filter != "none")
         for hit in hits:
             assert hit["space"] == name, hit
             assert all(turn.startswith(f"{letter}n") for turn in (*hit["turn_ids"], *hit["same"])), hit
