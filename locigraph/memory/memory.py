@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import ChainMap, Counter
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -40,6 +40,7 @@ from locigraph.memory.overview import Overview, overview_of
 from locigraph.memory.parts import Parts
 from locigraph.memory.profile import Profile, profile_of
 from locigraph.memory.profile import worded as worded_profile
+from locigraph.memory.rebuilt_spaces import RebuiltSpaces
 from locigraph.memory.recalled import MemoryState, Recalled
 from locigraph.retrieval.asking_time import asking_time, day_of_asking
 from locigraph.retrieval.conditions import parsed
@@ -93,6 +94,7 @@ class Memory:
         self._parts = parts
         self._being_added: Counter[SpaceId] = Counter()  # additions in progress
         self._counting = Lock()
+        self._rebuilt = RebuiltSpaces()
         self._graph, self._encoder, self._is_readonly = parts.graph, parts.encoder, parts.is_readonly
         self._redact = redact
 
@@ -338,7 +340,9 @@ class Memory:
                 self._refuse_if_unfinished(standings)
                 spaces = writer.append(made, scoped=scoped, may_rewind=False)
             except LateTurnError:
-                with self._lock, self._reading:  # nobody sees a space while all its turns are consolidated again
+                with self._lock, self._reading:  # once nobody is looking
+                    rebuilt = self._rebuilt.rebuilding(spaces)
+                with rebuilt:
                     writer.add(made, scoped=scoped)
                 return [turn.turn_id for turn in made]
             with self._counting:
@@ -470,6 +474,16 @@ class Memory:
 
     # --- reading -------------------------------------------------------------------------------------------
 
+    @contextmanager
+    def _seeing(self, space: str | Sequence[str] | None) -> Iterator[None]:
+        """Hold the lock once none of these spaces is being rebuilt; None stands for spaces that are not known yet."""
+        while True:
+            self._rebuilt.wait(space)
+            with self._lock:
+                if not self._rebuilt.is_among(space):
+                    yield
+                    return
+
     def spaces(self, *, user: str | None = None, agent: str | None = None) -> list[SpaceId]:
         """All spaces, sorted; if a user, an agent or both are named, only the spaces that belong to them."""
         return [space for space, scope in self.scopes().items() if Scope(user, agent).covers(scope)]
@@ -487,7 +501,7 @@ class Memory:
     def times(self, space: str) -> list[datetime]:
         """The distinct times at which turns of a space were spoken, earliest first; undated turns are left out."""
         name = options.one_space(space)
-        with self._lock:
+        with self._seeing(name):
             self._graph.require_space(name)
             now = datetime.now(UTC)
             turns = [turn for turn in self._graph.turns(name) if is_kept(turn, now)]
@@ -513,7 +527,7 @@ class Memory:
         """
         name, condition = options.one_space(space), None if filter is None else parsed(filter)
         named = None if turn_ids is None else {*options.listed(turn_ids)}
-        with self._lock:
+        with self._seeing(name):
             self._graph.require_space(name)
             now = datetime.now(UTC)
             return [
@@ -532,7 +546,7 @@ class Memory:
         """
         options.check_positive("most_topics", most_topics)
         name = options.one_space(space)
-        with self._lock:
+        with self._seeing(name):
             return overview_of(self._graph, name, most_topics=most_topics, now=datetime.now(UTC))
 
     def recall(
@@ -621,9 +635,11 @@ class Memory:
             for asked, found in zip(made, at_once, strict=True)
             if found is None and isinstance(asked, AskedQuestion)
         ]
+        # Those that have to wait come last.
+        waiting.sort(key=lambda asked: self._rebuilt.is_among(asked.space))
         held = self._brought_up_to_date([each for each in waiting if each.is_plain]) if waiting else {}
-        later = iter([outcome(partial(self._recalled, each, held)) for each in waiting])
-        return [next(later) if found is None else found for found in at_once]
+        later = {id(each): outcome(partial(self._recalled, each, held)) for each in waiting}
+        return [later[id(asked)] if found is None else found for asked, found in zip(made, at_once, strict=True)]
 
     def _brought_up_to_date(self, waiting: Sequence[AskedQuestion]) -> dict[SpaceId, Standing]:
         """Bring v2 up to date for all spaces of some questions together, which costs less than for each.
@@ -632,7 +648,7 @@ class Memory:
             How the spaces stood, as of which they are up to date. What goes wrong each question will meet, too.
         """
         with self._lock:
-            named = [outcome(partial(self._asked, each)) for each in waiting]
+            named = [outcome(partial(self._asked, each)) for each in waiting if not self._rebuilt.is_among(each.space)]
             found = [asked.standings for asked in named if isinstance(asked, AskedSpaces)]
             standings = dict(ChainMap(*map(dict, found)))
             done = outcome(partial(self._parts.bring_up_to_date, standings))
@@ -675,6 +691,8 @@ class Memory:
         if not asking.is_plain:
             return None
         with self._reading:
+            if self._rebuilt.is_among(asking.space):
+                return None
             asked = self._asked(asking, held)
             retriever = self._parts.ready(asked)
             if retriever is None:
@@ -690,7 +708,7 @@ class Memory:
             found = self._recalled_at_once(asking, held)
             if found is not None:
                 return found
-        with self._lock:
+        with self._seeing(asking.space):
             asked = self._asked(asking)
             with self._parts.retriever(asked, asking.strategy, asking.queries) as (name, retriever, notes):
                 return self._found(asking, asked, name, retriever, notes)
@@ -793,7 +811,7 @@ class Memory:
         """
         options.check_positive("budget_tokens", budget_tokens)
         client = self._parts.client("profile") if worded else None  # raises before anything is read
-        with self._lock:
+        with self._seeing(space):
             standings = named_spaces(self._graph, space, Scope(user, agent))
             nodes = {each: self._graph.nodes(each, types=fact_types()) for each in standings}
             known = {each: self._parts.known(each, standings[each], held) for each, held in nodes.items()}
@@ -854,7 +872,7 @@ class Memory:
         if turn_ids is not None and not turn_ids:
             raise LocigraphError("turn_ids is empty; name the turns to explain, or None for the best ones")
         time, name = options.time_of(as_of), options.one_space(space)
-        with self._lock:
+        with self._seeing(name):
             self._graph.require_space(name)
             expired = {turn for turns in self._graph.expired(datetime.now(UTC), [name]).values() for turn in turns}
 

@@ -1,0 +1,77 @@
+"""A late turn, for which a whole space is consolidated again: nobody sees it half done, and nobody else waits."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYetError
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from locigraph import Memory
+from locigraph.assembly.graphs import GraphWriter
+from locigraph.kg.types import SpaceId
+from locigraph.memory.rebuilt_spaces import RebuiltSpaces
+
+TURN: dict[str, Any] = {"session": "s1", "speaker": "Ana", "text": "I sold the blue bike to Tom."}
+
+
+def test_questions_about_other_spaces_are_answered_meanwhile_and_those_about_this_one_wait(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on, add = Event(), Event(), GraphWriter.add
+
+    def slowly(*args: Any, **options: Any) -> Any:
+        begun.set()
+        assert go_on.wait(60)
+        return add(*args, **options)
+
+    with Memory.open(place / "memory.sqlite", checkpoint=str(place / "checkpoint")) as memory:
+        for space in ("ana", "bo"):
+            memory.add(**TURN, space=space, spoken_at="2024-05-02", turn_id="t1", user=space)
+        monkeypatch.setattr(GraphWriter, "add", slowly)
+        with ThreadPoolExecutor() as pool:
+            early = TURN | {"session": "s0", "text": "I sold the canoe.", "space": "ana", "spoken_at": "2024-05-01"}
+            late = pool.submit(memory.add, **early, turn_id="t0")
+            assert begun.wait(60)
+            asked: dict[str, Any] = {"question": "What did Ana sell?"}
+            waiting: list[Future[Any]] = [
+                pool.submit(memory.recall, **asked, space="ana"),
+                pool.submit(memory.recall, **asked, user="ana"),
+                pool.submit(memory.explain, **asked, space="ana"),
+                pool.submit(memory.turns, "ana"),
+            ]
+            try:
+                assert memory.recall_at_once([asked | {"space": "ana"}]) == [None]
+                assert len(memory.recall(**asked, space="bo")) >= 1
+                assert len(memory.recall(**asked, space="bo", strategy="v1")) >= 1
+                assert memory.explain(**asked, space="bo")
+                for each in waiting:
+                    with pytest.raises(NotYetError):
+                        each.result(0.02)
+            finally:
+                go_on.set()
+            assert late.result(60) == "t0"
+            for each in waiting[:2]:
+                assert {turn for hit in each.result(60) for turn in hit.turn_ids} == {"t0", "t1"}
+            assert {each.turn_id for each in waiting[2].result(60)} == {"t0", "t1"}
+            assert [turn.turn_id for turn in waiting[3].result(60)] == ["t0", "t1"]
+
+
+def test_a_rebuild_that_ends_with_an_error_lets_the_questions_go_on() -> None:
+    rebuilt = RebuiltSpaces()
+
+    def fail() -> None:
+        with rebuilt.rebuilding([SpaceId("a")]):
+            assert [rebuilt.is_among(each) for each in ("a", None, ["b", "a"], "b")] == [True, True, True, False]
+            with rebuilt.rebuilding([SpaceId("a")]):
+                pass
+            assert rebuilt.is_among("a")
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        fail()
+    assert not rebuilt.is_among(None)
+    rebuilt.wait("a")
