@@ -13,6 +13,9 @@ from locigraph.consolidation.errors import ReplyFormatError
 from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.prompting import ask
 from locigraph.consolidation.replies import Form, named, nonblank_line
+from locigraph.kg.errors import shortened
+from locigraph.kg.language.calendar_names import MONTHS
+from locigraph.kg.language.tokens import STOP_WORDS
 
 if TYPE_CHECKING:
     from locigraph.consolidation.llm import ChatClient
@@ -22,9 +25,12 @@ if TYPE_CHECKING:
 STAGE = "profile"
 _MOST_STATEMENTS = 40
 _Line = AfterValidator(nonblank_line)
-_NUMBER = re.compile(r"\d+")
-# Words with a capital within a sentence, where it is no matter of grammar.
-_NAME = re.compile(r"(?<=[\w,;] )[A-Z]\w*")
+_MONTH = re.compile(rf"\b(?:{'|'.join(MONTHS)})\b", re.IGNORECASE)
+_WORD = re.compile(r"\w+")
+_COUNTS = frozenset({
+    "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "dozen", "twenty",
+    "thirty", "forty", "fifty", "hundred", "thousand", "million",
+})  # fmt: skip
 
 
 class SentenceForm(Form):
@@ -105,13 +111,15 @@ def _sentence(
 ) -> Sentence:
     """A sentence of a reply; raises ValueError if it says a number or a name that its statements do not."""
     places = sorted({named(name, shown) for name in form.statements})
-    said = " ".join([known, *(f"{statements[place][0]} {statements[place][1] or ''}" for place in places)])
-    numbers = {number.lstrip("0") for number in _NUMBER.findall(said)}
-    for number in _NUMBER.findall(form.text):
-        if number.lstrip("0") not in numbers:
-            raise ValueError(f"the sentence says {number}, which its statements do not")
-    words = said.casefold()
-    for name in _NAME.findall(form.text):
-        if name.casefold() not in words and name != "I":
-            raise ValueError(f"the sentence says {name!r}, which its statements do not")
+    said = {word.casefold() for word in _WORD.findall(" ".join([known, *(statements[place][0] for place in places)]))}
+    days = " ".join(statements[place][1] or "" for place in places)
+    # A day may be said in words; its numbers are those of nothing else.
+    dated = {word.lstrip("0") for word in _WORD.findall(days)} if days and _MONTH.search(form.text) else set[str]()
+    for word in _WORD.findall(form.text):
+        is_number = word[0].isdigit() or word.casefold() in _COUNTS
+        is_name = word[0].isupper() and word.casefold() not in STOP_WORDS  # such as "She" where a sentence begins
+        if is_number and word.lstrip("0") in dated:
+            continue
+        if (is_number or is_name) and word.casefold() not in said and not _MONTH.fullmatch(word):
+            raise ValueError(f"the sentence says {shortened(word)}, which its statements do not")
     return Sentence(form.text, tuple(places))

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
+from threading import Lock
 from typing import Any, TypeGuard
 
 from langgraph.store.base import (
@@ -44,9 +45,9 @@ class MemoryStore(BaseStore):
     and dates are drawn from it as from any other turn. A value that replaces another one erases it. ``forget``,
     ``export`` and keys of a server work as for other spaces.
 
-    Values are JSON objects of at most some 8,000 bytes. Filters compare their fields of texts (at most 200
-    letters), numbers and booleans, with the operators of LangGraph. There is no time to live, but see
-    ``Memory.set_retention``.
+    Values are JSON objects of at most some 7,000 letters (a letter outside ASCII counts as six) and 50 fields. Filters
+    compare their fields of texts (at most 200 letters), numbers and booleans, with the operators of LangGraph. There is
+    no time to live, but see ``Memory.set_retention``.
 
     Example:
         >>> from locigraph import Memory
@@ -58,13 +59,14 @@ class MemoryStore(BaseStore):
         'm1'
 
     Args:
-        memory: A ``Memory``, or an ``AsyncMemory``, which supports only the methods that begin with ``a``.
+        memory: A ``Memory``, or an ``AsyncMemory``, which supports only the methods that begin with ``a``; not one with
+            ``redact``, which could not give values back as they were.
         fields: Paths of the texts in a value that a search finds, as in ``index`` of ``put``; ``$`` is the whole value.
         prefix: Begins the names of the spaces; the namespace follows, joined by dots.
         speaker: Speaker of the turns.
     """
 
-    __slots__ = ("_fields", "_memory", "_prefix", "_speaker")
+    __slots__ = ("_fields", "_memory", "_prefix", "_putting", "_speaker")
 
     def __init__(
         self,
@@ -78,6 +80,7 @@ class MemoryStore(BaseStore):
         self._fields = tuple(fields)
         self._prefix = prefix
         self._speaker = speaker
+        self._putting = Lock()  # or two puts of a key would each keep theirs
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Do several operations, one after the other; raises LocigraphError if one cannot be done."""
@@ -101,7 +104,8 @@ class MemoryStore(BaseStore):
             elif isinstance(op, ListNamespacesOp):
                 found.append(self._namespaces(memory, op))
             elif isinstance(op, PutOp):
-                self._put(memory, op)
+                with self._putting:
+                    self._put(memory, op)
                 found.append(None)
             else:
                 raise LocigraphError(f"operation {shortened(op)} is not known; this version of LangGraph is too new")
@@ -112,8 +116,11 @@ class MemoryStore(BaseStore):
         return None if not held else _item(op.namespace, held[-1])
 
     def _put(self, memory: Memory, op: PutOp) -> None:
+        if memory.redacts:
+            raise LocigraphError("the memory was opened with redact=True, so it cannot keep values as they are")
         space = self._space(op.namespace)
-        before = self._held(memory, space, {_KEY: op.key})
+        # Also what an earlier put was interrupted before forgetting.
+        before = self._turns(memory, space, {_KEY: op.key})
         if op.value is not None:
             at = datetime.now(UTC)
             now = at.isoformat()
@@ -165,8 +172,11 @@ class MemoryStore(BaseStore):
             named = [turn for hit in hits if hit.space == space for turn in hit.turn_ids]
             turns |= {(space, turn.turn_id): turn for turn in memory.turns(space, turn_ids=named)}
         shown = [(hit, turns.get((hit.space, hit.turn_ids[0]))) for hit in hits]
-        found = [self._found(hit.space, turn, hit.score) for hit, turn in shown if turn is not None]
-        return found[op.offset :]
+        found: dict[tuple[str, Any], SearchItem] = {}
+        for hit, turn in shown:
+            if turn is not None and _is_item(turn):
+                found.setdefault((hit.space, turn.metadata[_KEY]), self._found(hit.space, turn, hit.score))
+        return [*found.values()][op.offset :]
 
     def _namespaces(self, memory: Memory, op: ListNamespacesOp) -> list[tuple[str, ...]]:
         known = [
@@ -188,18 +198,27 @@ class MemoryStore(BaseStore):
 
     def _held(self, memory: Memory, space: str, condition: Mapping[str, Any]) -> list[Turn]:
         """The turns of values that satisfy a condition, oldest first; of a value that is being replaced the new one."""
+        newest = {str(turn.metadata[_KEY]): turn for turn in self._turns(memory, space, condition)}
+        return [*newest.values()]
+
+    def _turns(self, memory: Memory, space: str, condition: Mapping[str, Any]) -> list[Turn]:
+        """All turns of values that satisfy a condition, those that were put last at the end."""
         try:
             turns = memory.turns(space, filter=condition or None)
         except UnknownSpaceError:
             return []
-        newest = {str(turn.metadata[_KEY]): turn for turn in sorted(turns, key=_updated)}
-        return [*newest.values()]
+        return sorted(filter(_is_item, turns), key=_updated)
 
     def _found(self, space: str, turn: Turn, score: float | None) -> SearchItem:
         item = _item(tuple(space.removeprefix(self._prefix).split(".")), turn)
         return SearchItem(
             item.namespace, item.key, item.value, created_at=item.created_at, updated_at=item.updated_at, score=score
         )
+
+
+def _is_item(turn: Turn) -> bool:
+    """Whether a turn is a value that was put, and not one that was added to its space in another way."""
+    return {_KEY, _VALUE, _CREATED, _UPDATED} <= turn.metadata.keys()
 
 
 def _updated(turn: Turn) -> str:

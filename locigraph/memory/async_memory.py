@@ -128,4 +128,5 @@ class AsyncMemory:
     state = _awaited(Memory.state)
     warm_up = _awaited(Memory.warm_up)
     notes = _awaited(Memory.notes)
+    is_rebuilding = _awaited(Memory.is_rebuilding)
     explain = _awaited(Memory.explain)

@@ -64,13 +64,20 @@ def forget(parts: Parts, space: str | Sequence[str] | None, named: Collection[Tu
 
 
 def forget_expired(parts: Parts, expired: Mapping[SpaceId, Sequence[TurnId]]) -> int:
-    """Erase turns of several spaces, which keep their owners; returns the number of turns."""
-    if not expired:
-        return 0
+    """Erase turns of several spaces, which keep their owners; returns the number of turns.
+
+    Without turns, what an earlier call has left of others is completed.
+    """
     for space, turns in expired.items():
         _erase(parts, [space], turns, keeps_space=True)
     parts.has_forgotten = True
-    parts.drain()
+    try:
+        parts.drain()
+    except RetrievalError as error:
+        raise LocigraphError(
+            f"what has expired is erased from the store, but not yet from the index ({error}); call forget_expired, or "
+            "locigraph forget --expired, again to complete it"
+        ) from error
     parts.graph.empty_log()
     for space in expired:
         _consolidate_again(parts, space)

@@ -95,6 +95,7 @@ class Memory:
         self._being_added: Counter[SpaceId] = Counter()  # additions in progress
         self._counting = Lock()
         self._rebuilt = RebuiltSpaces()
+        self._is_erasing = False  # whether an erasure of what has expired was begun and not ended
         self._graph, self._encoder, self._is_readonly = parts.graph, parts.encoder, parts.is_readonly
         self._redact = redact
 
@@ -159,6 +160,11 @@ class Memory:
             graph.close()
             raise
         return cls(parts, redact=redact)
+
+    @property
+    def redacts(self) -> bool:
+        """Whether what looks like a secret is replaced before anything is stored."""
+        return self._redact
 
     @property
     def waits_for_models(self) -> bool:
@@ -416,14 +422,20 @@ class Memory:
         ``close`` for all, and a server every ten minutes.
         """
         self._refuse_if_readonly()
-        with self._writing:
-            if not self._graph.expired(datetime.now(UTC)):
-                return 0  # without a lock for which questions would wait
-            with self._lock, self._reading:
-                return self._forget_expired()
+        self._lock.require_own_process()
+        if not self._is_erasing and not self._graph.expired(datetime.now(UTC)):
+            return 0  # without a lock for which anybody would wait
+        with self._writing, self._lock, self._reading:
+            return self._forget_expired()
 
     def _forget_expired(self, spaces: Sequence[SpaceId] | None = None) -> int:
-        return forgetting.forget_expired(self._parts, self._graph.expired(datetime.now(UTC), spaces))
+        expired = self._graph.expired(datetime.now(UTC), spaces)
+        if not expired and not self._is_erasing:
+            return 0
+        self._is_erasing = True  # until index and files are rid of it, too
+        count = forgetting.forget_expired(self._parts, expired)
+        self._is_erasing = False
+        return count
 
     def set_retention(self, space: str, *, days: float | None) -> int:
         """Let the turns of a space expire so many days after they were spoken: those stored, and those added later.
@@ -431,6 +443,8 @@ class Memory:
         Turns without a time count from now, or from when they are added. A turn that expires earlier by its own
         ``expires_at`` keeps that, and nothing that a turn was given is put off by a longer time. What has expired is in
         no answer, and is erased as ``forget_expired`` says: a time that is too short loses turns.
+
+        Forgetting the whole space, or its last turn, forgets this, too.
 
         Args:
             space: The space.
@@ -475,14 +489,30 @@ class Memory:
     # --- reading -------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _seeing(self, space: str | Sequence[str] | None) -> Iterator[None]:
-        """Hold the lock once none of these spaces is being rebuilt; None stands for spaces that are not known yet."""
+    def _seeing(self, space: str | Sequence[str] | None, scope: Scope = ANYBODY) -> Iterator[None]:
+        """Hold the lock once none of the named spaces, or of those of a user or agent, is being rebuilt."""
+        self._lock.require_own_process()
+        named: str | Sequence[str] | None = space if scope == ANYBODY else None
         while True:
-            self._rebuilt.wait(space)
+            if named is None and self._rebuilt.is_among(None):
+                named = [*named_spaces(self._graph, space, scope)]
+            self._rebuilt.wait(named)
             with self._lock:
-                if not self._rebuilt.is_among(space):
+                if not self._rebuilt.is_among(named):
                     yield
                     return
+
+    def is_rebuilding(
+        self, space: str | Sequence[str] | None = None, *, user: str | None = None, agent: str | None = None
+    ) -> bool:
+        """Whether questions about a space, several, or those of a user or agent wait while one is consolidated again.
+
+        Raises:
+            UnknownSpaceError, UnknownScopeError: If there is no such space, or no space of that user or agent.
+        """
+        if not self._rebuilt.is_among(None):
+            return False
+        return self._rebuilt.is_among([*named_spaces(self._graph, space, Scope(user, agent))])
 
     def spaces(self, *, user: str | None = None, agent: str | None = None) -> list[SpaceId]:
         """All spaces, sorted; if a user, an agent or both are named, only the spaces that belong to them."""
@@ -708,7 +738,7 @@ class Memory:
             found = self._recalled_at_once(asking, held)
             if found is not None:
                 return found
-        with self._seeing(asking.space):
+        with self._seeing(asking.space, asking.scope):
             asked = self._asked(asking)
             with self._parts.retriever(asked, asking.strategy, asking.queries) as (name, retriever, notes):
                 return self._found(asking, asked, name, retriever, notes)
@@ -811,7 +841,7 @@ class Memory:
         """
         options.check_positive("budget_tokens", budget_tokens)
         client = self._parts.client("profile") if worded else None  # raises before anything is read
-        with self._seeing(space):
+        with self._seeing(space, Scope(user, agent)):
             standings = named_spaces(self._graph, space, Scope(user, agent))
             nodes = {each: self._graph.nodes(each, types=fact_types()) for each in standings}
             known = {each: self._parts.known(each, standings[each], held) for each, held in nodes.items()}

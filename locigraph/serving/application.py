@@ -28,7 +28,7 @@ from locigraph.serving.limits import RateLimit
 from locigraph.serving.operations import OPERATIONS, Operation
 from locigraph.serving.problems import INTERNAL, Problem, invalid, problem, problem_of, told_of
 from locigraph.serving.running import CHALLENGE, PROOF, proof_of
-from locigraph.serving.service import Service
+from locigraph.serving.service import SWEEP_S, Service
 from locigraph.serving.tools import mcp_server
 from locigraph.serving.workers import LANES, METRICS_FOLDER
 
@@ -56,7 +56,7 @@ def application(
     requests_per_minute: int,
     max_request_bytes: int,
     folders: Collection[str] = (),
-    sweep_s: float = 600,
+    sweep_s: float = SWEEP_S,
     secret: str = "",
 ) -> Gate:
     """Makes the application that serves a memory, and closes the memory when it shuts down.
@@ -71,7 +71,7 @@ def application(
         sweep_s: Seconds between two erasures of what has expired.
         secret: By which commands on this machine know the server; see ``serving.running``. Empty if none asks for it.
     """
-    served = AsyncMemory(lambda: memory, threads=LANES)
+    served = AsyncMemory(lambda: memory, threads=LANES + 1)
     service = Service(served, limit=RateLimit(requests_per_minute), folders=folders)
     # MCP without sessions: nothing is kept between requests, and any of them may be the last.
     sessions = StreamableHTTPSessionManager(

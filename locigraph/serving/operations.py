@@ -54,6 +54,11 @@ class Request(BaseModel):
         """Whether a language model is asked, for which no question should wait."""
         return False
 
+    def is_about_rebuilt(self, memory: Memory, caller: Caller) -> bool:
+        """Whether it would have to wait for a space that is consolidated again."""
+        touched = [*self.touched]
+        return bool(touched) and outcome(partial(memory.is_rebuilding, touched)) is True
+
 
 class _OfSpace(Request):
     space: str = Field(description="Name of the space; adding a turn creates it.")
@@ -120,6 +125,11 @@ class _OfScope(Request):
         if self.space is None and (self.user is not None or self.agent is not None):
             given["space"] = [space for space in memory.spaces() if caller.may_use(space)]
         return given
+
+    def is_about_rebuilt(self, memory: Memory, caller: Caller) -> bool:
+        """See ``Request``; for a user or agent, a space of theirs that the caller may use."""
+        named = {name: self.within(memory, caller)[name] for name in ("space", "user", "agent")}
+        return outcome(partial(memory.is_rebuilding, **named)) is True
 
 
 class Asked(_OfScope):

@@ -1,10 +1,11 @@
 """The queue of requests to the memory: who waits is served in turn by key, and what can be answered at once is.
 
-There are three lanes, each with one thread at a time. Questions go first to the lane of those that need nothing but a
+There are four lanes, each with one thread at a time. Questions go first to the lane of those that need nothing but a
 search of what is held in memory; those whose spaces have to be brought up to date go on to the lane of all other
-reads. Changes have the third; while there are any, the first lane rests half of the time. So a question waits for
-neither a change nor an update, except those of its own spaces. What waits in a lane is taken in rounds, a request of
-each key in a round, and done together as far as possible.
+reads. Changes have the third; while there are any, the first lane rests half of the time. The last lane is for reads
+that wait for a language model, or for a space that is consolidated again. So a question waits for neither a change nor
+an update, except those of its own spaces. What waits in a lane is taken in rounds, a request of each key in a round,
+and done together as far as possible.
 """
 
 from __future__ import annotations
@@ -94,6 +95,7 @@ class RequestQueue:
         self._memory = memory
         self._observe = observe
         self._at_once, self._reads, self._changes = _Lane(_MOST_QUESTIONS), _Lane(_MOST_QUESTIONS), _Lane(_MOST_TURNS)
+        self._patient = _Lane(1)
         self._unanswered: dict[_Waiting, None] = {}
         self._of_key: dict[str, int] = {}  # number of unanswered requests
         self._has_stopped = False
@@ -116,8 +118,10 @@ class RequestQueue:
         self._unanswered[waiting] = None
         self._of_key[caller.name] = of_key + 1
         try:
-            if operation.changes or asked.waits_for_models:
+            if operation.changes:
                 self._put(self._changes, waiting)
+            elif asked.waits_for_models:
+                self._put(self._patient, waiting)
             else:
                 self._put(self._reads if operation.run_at_once is None else self._at_once, waiting)
             return await waiting.answer
@@ -141,15 +145,18 @@ class RequestQueue:
         loop = asyncio.get_running_loop()
         try:
             while batch := lane.take():
-                work = self._try_at_once if lane is self._at_once else self._perform
+                works = {self._at_once: self._try_at_once, self._reads: self._perform_or_put_off}
+                work = works.get(lane, self._perform)
+                # To which those go that are not done: the rest of an addition takes its turn with those of others.
+                then = {self._at_once: self._reads, self._reads: self._patient}.get(lane, lane)
                 begun = time.perf_counter()
                 try:
                     left = await self._memory.call(partial(work, batch, loop))
                 except Exception as error:
                     _deliver(batch, [error] * len(batch))
                     continue
-                for waiting in left:  # the rest of an addition that takes its turn with those of others
-                    self._put(self._reads if lane is self._at_once else lane, waiting)
+                for waiting in left:
+                    self._put(then, waiting)
                 if lane is self._at_once and self._changes.task is not None:
                     # Only one thread at a time runs Python. Where questions never end, changes would hardly get to it.
                     await asyncio.sleep(time.perf_counter() - begun)
@@ -177,6 +184,13 @@ class RequestQueue:
                 self._observe(each.operation.name, started - each.since, took / len(part))
             loop.call_soon_threadsafe(_deliver, [*done], [*done.values()])
         return left
+
+    def _perform_or_put_off(
+        self, batch: Sequence[_Waiting], loop: asyncio.AbstractEventLoop, memory: Memory
+    ) -> list[_Waiting]:
+        """As ``_perform``, but requests about spaces that are consolidated again are returned at once."""
+        put_off = [each for each in batch if each.asked.is_about_rebuilt(memory, each.caller)]
+        return self._perform([each for each in batch if each not in put_off], loop, memory) + put_off
 
     def _perform(self, batch: Sequence[_Waiting], loop: asyncio.AbstractEventLoop, memory: Memory) -> list[_Waiting]:
         """Do what waits, each answer being sent to the event loop as soon as it is there; returns what is not done."""

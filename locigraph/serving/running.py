@@ -26,7 +26,8 @@ from locigraph.kg.files import is_open_to_others, make_private
 #: Header of a request for ``/health`` that asks whether the server knows its secret, and the header that shows it.
 CHALLENGE, PROOF = "X-Locigraph-Challenge", "X-Locigraph-Proof"
 _SUFFIX = ".server"
-_TIMEOUT_S = 60.0
+# For an answer that the server is there; and for what is asked, which may have to wait for others.
+_TIMEOUT_S, _PATIENCE_S = 60.0, 600.0
 _MOST_LETTERS = 200
 
 
@@ -65,7 +66,7 @@ class RunningServer:
             The answer; None if the server does not answer any more, or another program has its address.
 
         Raises:
-            LocigraphError: If the server refuses the request, with its reason.
+            LocigraphError: If the server refuses the request, with its reason, or does not answer it in ten minutes.
         """
         if not self._is_there():
             return None
@@ -76,7 +77,7 @@ class RunningServer:
             | ({} if self.key is None else {"Authorization": f"Bearer {self.key}"}),
         )
         try:
-            with _OPENER.open(request, timeout=_TIMEOUT_S) as answer:  # an address that only the owner writes
+            with _OPENER.open(request, timeout=_PATIENCE_S) as answer:  # an address that only the owner writes
                 found: dict[str, Any] = json.load(answer)
                 return found
         except urllib.error.HTTPError as error:
@@ -85,7 +86,12 @@ class RunningServer:
             except (ValueError, KeyError, TypeError, OSError):
                 return None
             raise LocigraphError(f"the server at {self.url}: {detail}") from None
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            if isinstance(error, TimeoutError) or isinstance(getattr(error, "reason", None), TimeoutError):
+                raise LocigraphError(
+                    f"the server at {self.url} has not answered within {_PATIENCE_S:.0f} s; it may still do what was "
+                    "asked, so look before you ask again"
+                ) from None
             return None
 
     def _is_there(self) -> bool:

@@ -24,6 +24,8 @@ from locigraph.serving.request_queue import RequestQueue
 
 log = logging.getLogger("locigraph.serve")
 _STATE_S = 1.0
+#: Seconds between two erasures of what has expired.
+SWEEP_S = 600.0
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 

@@ -30,7 +30,7 @@ from locigraph.serving.gate import CALLER
 from locigraph.serving.keys import OWNER
 from locigraph.serving.operations import OPERATIONS
 from locigraph.serving.problems import INTERNAL, invalid
-from locigraph.serving.service import Service, log, log_crash
+from locigraph.serving.service import SWEEP_S, Service, log, log_crash
 from locigraph.serving.workers import LANES
 
 _INSTRUCTIONS = (
@@ -103,9 +103,11 @@ def serve_stdio(memory: Memory) -> None:
                 os._exit(status)  # the thread that waits for standard input would keep the process alive
 
     async def serve() -> None:
-        async with AsyncMemory(lambda: memory, threads=LANES) as served, anyio.create_task_group() as tasks:
+        async with AsyncMemory(lambda: memory, threads=LANES + 1) as served, anyio.create_task_group() as tasks:
             tasks.start_soon(stop, served)
-            server = mcp_server(Service(served))
+            service = Service(served)
+            tasks.start_soon(service.sweep, SWEEP_S)
+            server = mcp_server(service)
             async with stdio_server() as (reading, writing):
                 await server.run(reading, writing, server.create_initialization_options())
             tasks.cancel_scope.cancel()

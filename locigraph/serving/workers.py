@@ -17,8 +17,8 @@ from prometheus_client.multiprocess import mark_process_dead
 
 #: Environment variable by which the metrics of all workers are added up; its folder must exist before they start.
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-#: Number of threads of each worker in which requests are answered; see ``request_queue``.
-LANES = 3
+#: Number of threads of each worker in which requests are answered (``request_queue``); one more erases what expires.
+LANES = 4
 log = logging.getLogger("locigraph.serve")
 # Exit code of a worker that its own error message has ended, such as a store that cannot be opened.
 _REFUSED = 2

@@ -115,6 +115,34 @@ def drawn(randomness: random.Random) -> Any:
     ])  # fmt: skip
 
 
+def test_an_interrupted_put_leaves_nothing_that_comes_back(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(place) as store:
+        store.put(ANA, "m1", {"text": "Ana rows."})
+        with monkeypatch.context() as patch:
+            patch.setattr(Memory, "forget", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                store.put(ANA, "m1", {"text": "Ana swims."})
+        assert store.get(ANA, "m1").value == {"text": "Ana swims."}
+        store.delete(ANA, "m1")
+        assert store.get(ANA, "m1") is None
+        assert store.search(("memories",), query="Ana") == []
+
+
+def test_turns_of_other_kinds_are_no_values_and_a_memory_that_redacts_is_refused(place: Path) -> None:
+    from locigraph.langgraph import MemoryStore
+
+    with Memory.open(place / "memory.sqlite", checkpoint=None) as memory:
+        store = MemoryStore(memory)
+        store.put(ANA, "m1", TENNIS)
+        memory.add(space="store:memories.ana", session="s", speaker="Ana", text="I play tennis, too.")
+        found = [store.search(ANA), store.search(ANA, query="tennis")]
+        assert [[item.key for item in items] for items in found] == [["m1"], ["m1"]]
+        assert store.list_namespaces() == [ANA]
+    redacting = Memory.open(place / "memory.sqlite", checkpoint=None, redact=True)
+    with redacting as memory, pytest.raises(LocigraphError, match="redact=True"):
+        MemoryStore(memory).put(ANA, "m2", TENNIS)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_it_does_what_the_store_of_langgraph_in_memory_does(place: Path, seed: int) -> None:
     def shown(result: Any) -> Any:

@@ -11,7 +11,8 @@ import pytest
 
 from locigraph import Memory
 from locigraph.assembly.strategies import recalled
-from locigraph.kg.errors import LocigraphError
+from locigraph.kg.errors import LocigraphError, StoreError
+from locigraph.kg.store import Store
 from locigraph.scripts.commands.memory.forget import forget
 from locigraph.scripts.commands.memory.recall import recall
 from tests.faults.residue import files_with
@@ -107,6 +108,25 @@ def test_a_turn_whose_time_has_come_is_in_no_answer_and_then_in_no_file(place: P
         assert memory.forget_expired() == 1
         assert memory.forget_expired() == 0
     assert files_with(place, "zebrafish", []) == []
+
+
+def test_an_erasure_that_fails_after_the_store_is_completed_by_the_next_one(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Store) -> None:
+        raise StoreError("another reader")
+
+    with opened(place) as memory:
+        memory.add(**TURN, text="I sold the blue bike.")
+        memory.add(**TURN, text="The zebrafish code is 7719.", expires_at=datetime.now(UTC))
+        with monkeypatch.context() as patch, pytest.raises(StoreError, match="another reader"):
+            patch.setattr(Store, "empty_log", fail)
+            memory.forget_expired()
+        emptied: list[bool] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "empty_log", lambda self: emptied.append(True))
+            assert [memory.forget_expired(), memory.forget_expired()] == [0, 0]
+        assert emptied == [True]
 
 
 def test_a_space_whose_turns_have_all_expired_keeps_its_owner(place: Path) -> None:

@@ -47,7 +47,10 @@ def test_questions_about_other_spaces_are_answered_meanwhile_and_those_about_thi
                 assert memory.recall_at_once([asked | {"space": "ana"}]) == [None]
                 assert len(memory.recall(**asked, space="bo")) >= 1
                 assert len(memory.recall(**asked, space="bo", strategy="v1")) >= 1
+                assert len(memory.recall(**asked, user="bo")) >= 1
                 assert memory.explain(**asked, space="bo")
+                assert [memory.is_rebuilding(each) for each in ("ana", "bo", ["bo", "ana"])] == [True, False, True]
+                assert [memory.is_rebuilding(user=each) for each in ("ana", "bo")] == [True, False]
                 for each in waiting:
                     with pytest.raises(NotYetError):
                         each.result(0.02)

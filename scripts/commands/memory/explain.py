@@ -5,6 +5,8 @@ from __future__ import annotations
 from locigraph.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings
 from locigraph.kg.name_list import Names, names_in
 
+_MOST_OF_SERVER = 50  # turns that a server explains at once
+
 
 def explain(
     question: str,
@@ -54,7 +56,7 @@ def explain(
     named = None if turns is None else names_in(turns)
     space = opening.space_of(space, store) or space
     asked: dict[str, Any] = {"question": question, "space": space, "top_k": top_k, "as_of": as_of, "turn_ids": named}
-    is_plain = (encoder, checkpoint) == (REMEMBERED, DEFAULT)
+    is_plain = (encoder, checkpoint) == (REMEMBERED, DEFAULT) and max(top_k, len(named or ())) <= _MOST_OF_SERVER
     answer = answer_of_server(store, "explain", asked) if is_plain else None
     if answer is not None:
         found, missing = [Explanation.from_json(turn) for turn in answer["turns"]], answer["notes"]

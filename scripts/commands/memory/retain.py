@@ -7,7 +7,8 @@ def retain(*, space: str, days: float | None, yes: bool = False, store: str = "d
     """Let the turns of a space expire some days after they were spoken: those stored, and those added later.
 
     Turns without a time count from now, or from when they are added. A turn that was added with an earlier expiry keeps
-    that, and nothing is put off by a longer time. Needs no index, so a server may run on the store.
+    that, and nothing is put off by a longer time. Forgetting the whole space, or its last turn, forgets this, too.
+    Needs no index, so a server may run on the store.
 
     Args:
         space: Name or title of the space; locigraph spaces lists what a store holds, and how long turns are kept.
@@ -38,5 +39,5 @@ def retain(*, space: str, days: float | None, yes: bool = False, store: str = "d
                 )
         earlier = graph.set_retention(SpaceId(name), keep)
     kept = "for ever" if days is None else f"for {days:g} days"
-    cure = "; locigraph forget --expired erases what has expired" if earlier else ""
+    cure = "; a server of the store, or locigraph forget --expired, erases what has expired" if earlier else ""
     print(printable(f"{name} keeps its turns {kept}; {counted(earlier, 'stored turn')} expire earlier now{cure}"))

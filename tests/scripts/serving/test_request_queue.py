@@ -19,6 +19,16 @@ ANYBODY = Caller("anybody", ("*",))
 FAULTS: dict[str, type[BaseException]] = {"panic": SystemExit, "stop": StopIteration}
 
 
+class Settled:
+    """In place of a memory: none of its spaces is consolidated again but those that are named."""
+
+    def __init__(self, *rebuilt: str) -> None:
+        self._rebuilt = {*rebuilt}
+
+    def is_rebuilding(self, spaces: Sequence[str]) -> bool:
+        return not self._rebuilt.isdisjoint(spaces)
+
+
 class Held:
     """In place of a memory: the first call waits until it may go on."""
 
@@ -28,7 +38,7 @@ class Held:
     async def call(self, function: Callable[[Memory], Any]) -> Any:
         def work() -> Any:
             assert self.may_go.wait(10)
-            return function(cast(Memory, None))
+            return function(cast(Memory, Settled()))
 
         return await asyncio.to_thread(work)
 
@@ -221,3 +231,29 @@ def test_a_stopped_line_refuses_what_has_no_answer_yet_and_what_comes() -> None:
 
     assert [type(each) for each in asyncio.run(work())] == [BusyError, BusyError]
     assert done == []
+
+
+def test_reads_of_a_space_that_is_consolidated_again_hold_up_no_others() -> None:
+    go_on = threading.Event()
+
+    class Rebuilding:
+        async def call(self, function: Callable[[Memory], Any]) -> Any:
+            return await asyncio.to_thread(function, cast(Memory, Settled("ana")))
+
+    def run(memory: Memory, asked: Request, caller: Caller) -> Said:
+        if asked.space == "ana":
+            assert go_on.wait(60)
+        return Said(name=asked.name)
+
+    async def work() -> None:
+        queue = RequestQueue(cast(AsyncMemory, Rebuilding()), lambda *_: None)
+        read = Operation("read", "Reads.", Request, Said, run)
+        held = [asyncio.create_task(queue.answer(read, Request(space="ana", name=str(n)), ANYBODY)) for n in range(3)]
+        await asyncio.sleep(0.02)
+        for n in range(3):
+            assert await asyncio.wait_for(queue.answer(read, Request(space="bo", name=str(n)), ANYBODY), 60)
+        assert not any(each.done() for each in held)
+        go_on.set()
+        assert [cast(Said, await each).name for each in held] == ["0", "1", "2"]
+
+    asyncio.run(work())
