@@ -119,9 +119,10 @@ def test_an_erasure_that_fails_after_the_store_is_completed_by_the_next_one(
     with opened(place) as memory:
         memory.add(**TURN, text="I sold the blue bike.")
         memory.add(**TURN, text="The zebrafish code is 7719.", expires_at=datetime.now(UTC))
-        with monkeypatch.context() as patch, pytest.raises(StoreError, match="another reader"):
+        with monkeypatch.context() as patch:
             patch.setattr(Store, "empty_log", fail)
-            memory.forget_expired()
+            with pytest.raises(StoreError, match="another reader"):
+                memory.forget_expired()
         emptied: list[bool] = []
         with monkeypatch.context() as patch:
             patch.setattr(Store, "empty_log", lambda self: emptied.append(True))
