@@ -270,9 +270,8 @@ def test_a_space_of_which_something_was_left_is_consolidated_before_anybody_sees
         consolidate = Consolidator._consolidate
 
         def watched(self: Consolidator, *arguments: Any) -> None:
-            seen.append(memory._reading.lock.acquire(blocking=False))  # its own thread may have it again
-            memory._reading.lock.release()
-            seen.append(_taken_elsewhere(memory))
+            seen.append(memory.is_rebuilding("ana"))
+            seen.append(memory.recall_at_once([QUESTION]) == [None])
             consolidate(self, *arguments)
 
         with monkeypatch.context() as patch:
@@ -281,15 +280,6 @@ def test_a_space_of_which_something_was_left_is_consolidated_before_anybody_sees
         assert seen == [True] * 4
         assert not memory.recall(**QUESTION).notes
         assert len(memory.recall(**QUESTION, fold=None)) == 3
-
-
-def _taken_elsewhere(memory: Memory) -> bool:
-    """Whether another thread cannot ask at this moment."""
-    found: list[bool] = []
-    thread = threading.Thread(target=lambda: found.append(memory._reading.lock.acquire(blocking=False)))
-    thread.start()
-    thread.join()
-    return not found[0]
 
 
 def test_additions_of_several_threads_leave_no_count_behind(place: Path) -> None:
