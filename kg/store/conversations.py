@@ -315,15 +315,25 @@ class Conversations(Database):
                 found.setdefault(NodeId(row.id), {})[made] = None
         return {node: tuple(replacements) for node, replacements in found.items()}
 
-    def said_in(self, space: SpaceId, node_type: str | None = None) -> dict[NodeId, tuple[str, tuple[Said, ...]]]:
-        """All nodes of a space, or those of a type: the type of each, and the turns whose words it contains."""
+    def last_node_key(self, space: SpaceId) -> int:
+        """The greatest key of the nodes of a space, 0 without any; later nodes have greater ones."""
+        with self._read() as connection:
+            return connection.scalar(select(func.max(tables.nodes.c.key)).where(tables.nodes.c.space == space)) or 0
+
+    def said_in(
+        self, space: SpaceId, node_type: str | None = None, *, after: int = 0
+    ) -> dict[NodeId, tuple[str, tuple[Said, ...]]]:
+        """All nodes of a space, or those of a type: the type of each, and the turns whose words it contains.
+
+        With ``after`` only those whose key is greater.
+        """
         nodes, sources, turns = tables.nodes, tables.provenance, tables.turns
         query = (
             _said_by_node()
             .join(sources, sources.c.node_key == nodes.c.key)
             .join(turns, turns.c.key == sources.c.turn_key)
             .add_columns(nodes.c.type)
-            .where(nodes.c.space == space, sources.c.worded)
+            .where(nodes.c.space == space, nodes.c.key > after, sources.c.worded)
         )
         query = query if node_type is None else query.where(nodes.c.type == node_type)
         found: dict[NodeId, tuple[str, list[Said]]] = {}

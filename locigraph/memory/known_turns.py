@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 
+from locigraph.kg.schema import EPISODE
 from locigraph.kg.store import Store
 from locigraph.kg.store.standing import Standing
 from locigraph.kg.types import NodeId, Said, SpaceId
@@ -19,6 +20,7 @@ _MOST_FILTERS = 16
 @dataclass
 class _Kept:
     standing: Standing | None
+    last: int
     nodes: Mapping[NodeId, tuple[str, tuple[Said, ...]]]
     found: OrderedDict[str, frozenset[NodeId]] = field(default_factory=OrderedDict)
 
@@ -59,7 +61,11 @@ class KnownTurns:
         with self._lock:
             kept = self._kept.get(key)
         if kept is None or kept.standing != standing:
-            kept = _Kept(standing, self._graph.said_in(space, node_type))
+            # A turn never changes, so of turns only new ones are read; what is gone since is found by no search.
+            known = kept if kept is not None and node_type == EPISODE else None
+            last = self._graph.last_node_key(space)
+            newer = self._graph.said_in(space, node_type, after=0 if known is None else known.last)
+            kept = _Kept(standing, last, newer if known is None else {**known.nodes, **newer})
         with self._lock:
             self._kept[key] = kept
             self._kept.move_to_end(key)

@@ -213,6 +213,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "origins_of": lambda at: at.store.origins_of(at.name, at.nodes),
         "replacements_of": lambda at: at.store.replacements_of(at.name, at.nodes),
         "said_in": lambda at: at.store.said_in(at.name),
+        "last_node_key": lambda at: at.store.last_node_key(at.name),
         "expired": lambda at: at.store.expired(datetime.now(UTC), [at.name]),
         "retry_turn": lambda at: at.store.retry_turn(at.name, at.turns[0]),
         "failures": lambda at: at.store.failures(at.name),

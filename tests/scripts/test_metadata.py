@@ -56,6 +56,34 @@ def test_a_filter_that_few_turns_satisfy_still_finds_them_all(place: Path) -> No
         assert not [*memory.recall("What did Ana sell?", space="ana", filter={"project": "cars"})]
 
 
+def test_filters_read_only_turns_that_are_new_and_find_what_late_ones_and_forgetting_leave(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    said_in = Store.said_in
+
+    def counted(self: Store, *arguments: Any, **options: Any) -> Any:
+        found = said_in(self, *arguments, **options)
+        read.append(len(found))
+        return found
+
+    def bikes(memory: Memory) -> set[str]:
+        found = memory.recall("What did Ana sell?", space="ana", top_k=50, fold=None, filter={"project": "bikes"})
+        return {turn for hit in found for turn in hit.turn_ids}
+
+    monkeypatch.setattr(Store, "said_in", counted)
+    with opened(place) as memory:
+        filled(memory, 10)
+        assert bikes(memory) == {f"t{n}" for n in range(0, 10, 2)}
+        memory.add(**TURN, turn_id="t10", text="I sold a kite.", metadata=BIKES)
+        assert bikes(memory) == {f"t{n}" for n in range(0, 11, 2)}
+        assert read == [10, 1]
+        early = TURN | {"session": "s0", "spoken_at": "2020-01-01"}
+        memory.add(**early, turn_id="t12", text="I sold a drum.", metadata=BIKES)
+        memory.forget(space="ana", turn_ids=["t0"])
+        assert bikes(memory) == {f"t{n}" for n in range(2, 13, 2)}
+
+
 def test_a_wrong_filter_is_an_error_and_wrong_metadata_change_nothing(place: Path) -> None:
     with opened(place) as memory:
         filled(memory, 2)
