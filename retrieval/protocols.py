@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,6 +142,15 @@ class Retriever(ABC):
 
     name: str
     context_rules: ContextRules = ContextRules()
+    # What ``asked_from`` and ``limited_to`` were given, where a strategy uses them.
+    _day_of: Callable[[SpaceId], date | None] | None = None
+    _only: frozenset[NodeId] | None = None
+
+    def _changed(self, **attributes: Any) -> Self:
+        """The same strategy with other values of some attributes."""
+        changed = copy.copy(self)
+        vars(changed).update(attributes)
+        return changed
 
     @abstractmethod
     def retrieve(

@@ -66,21 +66,15 @@ class GraphEmbeddingRetriever(Retriever):
         self._encoder = encoder
         self._texts = texts
         self._view_of = view_of
-        self._only: frozenset[NodeId] | None = None
         self._queries: tuple[QueryGenerator, LastDay] | None = None
-        self._day_of: LastDay | None = None
 
     def asked_from(self, day_of: LastDay) -> Self:
         """See ``Retriever``; without it relative dates are ignored."""
-        changed = copy.copy(self)
-        changed._day_of = day_of
-        return changed
+        return self._changed(_day_of=day_of)
 
     def limited_to(self, only: Callable[[str | None], frozenset[NodeId]]) -> Self:
         """See ``Retriever``: the index searches among these alone."""
-        changed = copy.copy(self)
-        changed._only = only(EPISODE)
-        return changed
+        return self._changed(_only=only(EPISODE))
 
     def with_queries(self, queries: QueryGenerator, last_day: LastDay) -> Self:
         """The same retriever, searching with the average of the question's vector and its other queries' mean vector.

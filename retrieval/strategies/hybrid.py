@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -63,13 +62,10 @@ class HybridRetriever(Retriever):
         self._weights = {"bm25": 1.0, "ann": ann_weight}
         self._types = searchable_types() if types is None else tuple(types)
         self._pool = pool
-        self._only: frozenset[NodeId] | None = None
 
     def limited_to(self, only: Callable[[str | None], frozenset[NodeId]]) -> Self:
         """See ``Retriever``: both arms look for these alone."""
-        changed = copy.copy(self)
-        changed._only = only(None)
-        return changed
+        return self._changed(_only=only(None))
 
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K

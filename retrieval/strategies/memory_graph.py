@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -209,13 +208,10 @@ class GraphRetriever(Retriever, Generic[GraphT]):
         self.name = name
         self.encoder = encoder
         self.graph_of = lru_cache(_SPACES_KEPT)(lambda space, as_of: self.prepare(load(space, as_of)))
-        self._only: frozenset[NodeId] | None = None
 
     def limited_to(self, only: Callable[[str | None], frozenset[NodeId]]) -> Self:
         """See ``Retriever``: ranks as ever, leaves out all others, and adds by cosine what its pool of nodes lacks."""
-        changed = copy.copy(self)
-        changed._only = only(None)
-        return changed
+        return self._changed(_only=only(None))
 
     @abstractmethod
     def prepare(self, snapshot: Snapshot) -> GraphT:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from datetime import datetime
 from typing import Self
@@ -37,13 +36,10 @@ class DenseRetriever(Retriever):
         self._vectors = vectors
         self._encoder = encoder
         self._texts = texts
-        self._only: frozenset[NodeId] | None = None
 
     def limited_to(self, only: Callable[[str | None], frozenset[NodeId]]) -> Self:
         """See ``Retriever``: the index searches among these alone."""
-        changed = copy.copy(self)
-        changed._only = only(EPISODE)
-        return changed
+        return self._changed(_only=only(EPISODE))
 
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
@@ -70,13 +66,10 @@ class Bm25Retriever(Retriever):
 
     def __init__(self, lexical: LexicalIndex) -> None:
         self._lexical = lexical
-        self._only: frozenset[NodeId] | None = None
 
     def limited_to(self, only: Callable[[str | None], frozenset[NodeId]]) -> Self:
         """See ``Retriever``: the index searches among these alone."""
-        changed = copy.copy(self)
-        changed._only = only(EPISODE)
-        return changed
+        return self._changed(_only=only(EPISODE))
 
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K

@@ -7,7 +7,6 @@ index is searched.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -87,21 +86,15 @@ class FusionRetriever(Retriever):
         self.name = name
         self._encoder = encoder
         self._fusion = fusion
-        self._day_of: LastDay | None = None
-        self._only: frozenset[NodeId] | None = None
         self._signals = lru_cache(_SPACES_KEPT)(lambda space, as_of: TurnSignals(load(space, as_of), fusion.signals))
 
     def asked_from(self, day_of: LastDay) -> Self:
         """See ``Retriever``; without it relative dates are ignored."""
-        changed = copy.copy(self)
-        changed._day_of = day_of
-        return changed
+        return self._changed(_day_of=day_of)
 
     def limited_to(self, only: Callable[[str | None], frozenset[NodeId]]) -> Self:
         """See ``Retriever``: all turns are scored, and these alone ranked."""
-        changed = copy.copy(self)
-        changed._only = only(EPISODE)
-        return changed
+        return self._changed(_only=only(EPISODE))
 
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
