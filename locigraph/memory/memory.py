@@ -422,9 +422,9 @@ class Memory:
         ``close`` for all, and a server every ten minutes.
         """
         self._refuse_if_readonly()
-        self._lock.require_own_process()
-        if not self._is_erasing and not self._graph.expired(datetime.now(UTC)):
-            return 0  # without a lock for which anybody would wait
+        with self._reading:  # for which nobody waits long
+            if not self._is_erasing and not self._graph.expired(datetime.now(UTC)):
+                return 0
         with self._writing, self._lock, self._reading:
             return self._forget_expired()
 
@@ -510,9 +510,10 @@ class Memory:
         Raises:
             UnknownSpaceError, UnknownScopeError: If there is no such space, or no space of that user or agent.
         """
-        if not self._rebuilt.is_among(None):
-            return False
-        return self._rebuilt.is_among([*named_spaces(self._graph, space, Scope(user, agent))])
+        with self._reading:
+            if not self._rebuilt.is_among(None):
+                return False
+            return self._rebuilt.is_among([*named_spaces(self._graph, space, Scope(user, agent))])
 
     def spaces(self, *, user: str | None = None, agent: str | None = None) -> list[SpaceId]:
         """All spaces, sorted; if a user, an agent or both are named, only the spaces that belong to them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from datetime import datetime
 from typing import Self
@@ -85,9 +84,7 @@ class GraphEmbeddingRetriever(Retriever):
             queries: Generates the queries of a question, the question itself first.
             last_day: Reads the day from which a question without ``as_of`` is asked.
         """
-        changed = copy.copy(self)
-        changed._queries = queries, last_day
-        return changed
+        return self._changed(_queries=(queries, last_day))
 
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
