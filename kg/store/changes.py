@@ -1,6 +1,7 @@
 """What a change of a space leaves to be done: it is counted, and listed for graph embeddings and indexes.
 
-All of it is written in the same transaction as the change itself.
+All of it is written in the same transaction as the change itself. Readers that keep something of a space ask what has
+changed since (``part_since``).
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
+from locigraph.kg.store import tables
+from locigraph.kg.store.neighbourhood import Neighbourhood
+from locigraph.kg.store.statements import chunks, rows_in
 from locigraph.kg.store.tables import changed_spaces, outbox, spaces
 from locigraph.kg.types import SpaceId
 
@@ -16,7 +20,13 @@ from locigraph.kg.types import SpaceId
 _NODES_LISTED = 5_000
 
 
-def mark_changed(connection: Connection, space: SpaceId, nodes: Iterable[int] | None = None) -> None:
+def mark_changed(connection: Connection, space: SpaceId) -> None:
+    """Count a change that may concern all of a space, and list the space for new graph embeddings."""
+    list_changed(connection, space)
+    count(connection, space)
+
+
+def list_changed(connection: Connection, space: SpaceId, nodes: Iterable[int] | None = None) -> None:
     """List a space for new graph embeddings; its new number protects it from acknowledgements of earlier states.
 
     Args:
@@ -25,12 +35,6 @@ def mark_changed(connection: Connection, space: SpaceId, nodes: Iterable[int] | 
         nodes: Keys of the nodes that are new or have changed, and of the turns that have other edges now; None if
             anything may have changed.
     """
-    list_changed(connection, space, nodes)
-    count(connection, space)
-
-
-def list_changed(connection: Connection, space: SpaceId, nodes: Iterable[int] | None = None) -> None:
-    """List a space for new graph embeddings, without counting a change; see ``mark_changed``."""
     c = changed_spaces.c
     keys: list[int | None] = [None] if nodes is None else [*sorted({*nodes})]
     if not keys:
@@ -43,9 +47,35 @@ def list_changed(connection: Connection, space: SpaceId, nodes: Iterable[int] | 
     connection.execute(insert(changed_spaces), [{"space": space, "node_key": key} for key in keys])
 
 
-def count(connection: Connection, space: SpaceId) -> None:
-    """Count a change; called alone for changes that do not affect graph embeddings, such as a new order of turns."""
-    connection.execute(update(spaces).where(spaces.c.space == space).values(revision=spaces.c.revision + 1))
+def count(connection: Connection, space: SpaceId, nodes: Iterable[int] | None = None) -> None:
+    """Count a change; called alone for changes that do not affect graph embeddings, such as a new order of turns.
+
+    Args:
+        connection: A connection within a transaction.
+        space: The space.
+        nodes: Keys of the nodes that are new, or have changed, or have other source turns now; None if anything may
+            have changed.
+    """
+    revision = spaces.c.revision + 1
+    values = {"revision": revision, **({"renewed_in": revision} if nodes is None else {})}
+    now = connection.scalar(update(spaces).where(spaces.c.space == space).values(**values).returning(spaces.c.revision))
+    for keys in chunks(sorted({*nodes} if nodes is not None else ())):
+        connection.execute(update(tables.nodes).where(tables.nodes.c.key.in_(keys)).values(changed_in=now))
+
+
+def part_since(connection: Connection, space: SpaceId, revision: int) -> Neighbourhood | None:
+    """The nodes that have changed since a revision of a space, with the turns that they were taken from.
+
+    Returns:
+        These nodes, which are all still there; None if anything else may have changed as well.
+    """
+    row = connection.execute(select(spaces.c.revision, spaces.c.renewed_in).where(spaces.c.space == space)).first()
+    if row is None or not row.renewed_in <= revision <= row.revision:
+        return None
+    nodes, sources = tables.nodes.c, tables.provenance.c
+    keys = connection.scalars(select(nodes.key).where(nodes.space == space, nodes.changed_in > revision)).all()
+    turns = {row.turn_key for row in rows_in(connection, select(sources.turn_key), sources.node_key, sorted(keys))}
+    return Neighbourhood((), tuple(sorted(keys)), tuple(sorted(turns)), ())
 
 
 def post(connection: Connection, space: SpaceId, keys: Sequence[int], action: str) -> None:

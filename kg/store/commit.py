@@ -65,7 +65,8 @@ class Commit:
         self._write_relations()
         self._drop_relations()
         changes.post(self._connection, change.space, touched, "upsert")
-        changes.mark_changed(self._connection, change.space, [*touched, *self._turns_with_other_edges()])
+        changes.list_changed(self._connection, change.space, [*touched, *self._turns_with_other_edges()])
+        changes.count(self._connection, change.space, [*touched, *(key for key, *_ in self._provenance)])
         for name, value in change.remembered.items():
             remembered.put(self._connection, name, value)
         if change.turn_id is not None:

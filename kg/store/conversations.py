@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -315,17 +315,12 @@ class Conversations(Database):
                 found.setdefault(NodeId(row.id), {})[made] = None
         return {node: tuple(replacements) for node, replacements in found.items()}
 
-    def last_node_key(self, space: SpaceId) -> int:
-        """The greatest key of the nodes of a space, 0 without any; later nodes have greater ones."""
-        with self._read() as connection:
-            return connection.scalar(select(func.max(tables.nodes.c.key)).where(tables.nodes.c.space == space)) or 0
-
     def said_in(
-        self, space: SpaceId, node_type: str | None = None, *, after: int = 0
+        self, space: SpaceId, node_type: str | None = None, *, keys: Collection[int] | None = None
     ) -> dict[NodeId, tuple[str, tuple[Said, ...]]]:
         """All nodes of a space, or those of a type: the type of each, and the turns whose words it contains.
 
-        With ``after`` only those whose key is greater.
+        With ``keys`` only those that have one of these keys.
         """
         nodes, sources, turns = tables.nodes, tables.provenance, tables.turns
         query = (
@@ -333,12 +328,13 @@ class Conversations(Database):
             .join(sources, sources.c.node_key == nodes.c.key)
             .join(turns, turns.c.key == sources.c.turn_key)
             .add_columns(nodes.c.type)
-            .where(nodes.c.space == space, nodes.c.key > after, sources.c.worded)
+            .where(nodes.c.space == space, sources.c.worded)
         )
         query = query if node_type is None else query.where(nodes.c.type == node_type)
         found: dict[NodeId, tuple[str, list[Said]]] = {}
         with self._read() as connection:
-            for row in connection.execute(query):
+            rows = connection.execute(query) if keys is None else rows_in(connection, query, nodes.c.key, sorted(keys))
+            for row in rows:
                 found.setdefault(NodeId(row.id), (row.type, []))[1].append(said_of(row))
         return {node: (kind, tuple(said)) for node, (kind, said) in found.items()}
 

@@ -413,6 +413,14 @@ class Store(Conversations, Queues):
             self._require(connection, space)
             return neighbourhood.around(connection, space, changed, families=families, hops=hops, most=most)
 
+    def part_since(self, space: SpaceId, revision: int) -> Neighbourhood | None:
+        """The nodes that have changed since a revision of a space, with the turns that they were taken from.
+
+        None if anything else may have changed as well, or the revision is of an earlier space of that name.
+        """
+        with self._mapped_errors(), export.consistent_read(self._engine) as connection:
+            return changes.part_since(connection, space, revision)
+
     def exported(self) -> Iterator[tuple[int, str]]:
         """All that the store holds as the lines of an export (see ``portable``), each with the number of all rows."""
         with self._mapped_errors(), export.consistent_read(self._engine) as connection:

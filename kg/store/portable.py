@@ -35,7 +35,8 @@ _TABLES = (
     tables.spent,
 )  # fmt: skip
 _SHARED = (tables.settings, tables.node_types, tables.relation_labels)  # of which a new store has rows of its own
-_LEFT_OUT = {tables.spaces.c.embedded_by}  # names a process that has written vectors
+# The process that has written vectors, and what readers have to read again.
+_LEFT_OUT = {tables.spaces.c.embedded_by, tables.spaces.c.renewed_in, tables.nodes.c.changed_in}
 
 
 def count(connection: Connection) -> int:
@@ -178,3 +179,4 @@ def _settle(connection: Connection) -> None:
         keys = connection.scalars(select(tables.nodes.c.key).where(tables.nodes.c.space == space)).all()
         changes.post(connection, SpaceId(space), keys, "upsert")
         changes.list_changed(connection, SpaceId(space))
+        connection.execute(sa.update(tables.spaces).values(renewed_in=tables.spaces.c.revision))

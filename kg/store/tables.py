@@ -31,6 +31,8 @@ spaces = sa.Table(
     sa.Column("embedded_by", NAME),
     sa.Column("title", sa.Text),  # what its conversation is called where it comes from; null if that is not known
     sa.Column("keep_seconds", sa.BigInteger),  # how long it keeps its turns (``retention``); null for ever
+    # The last revision at which any of its nodes may have changed: until then, ``nodes.changed_in`` says nothing.
+    sa.Column("renewed_in", sa.BigInteger, nullable=False, server_default="0"),
 )
 
 settings = sa.Table(
@@ -105,8 +107,11 @@ nodes = sa.Table(
     sa.Column("valid_from", sa.BigInteger),
     sa.Column("valid_to", sa.BigInteger),
     sa.Column("attributes", sa.JSON, nullable=False),
+    # The revision of the space at which the node, or which turns it was taken from, last changed.
+    sa.Column("changed_in", sa.BigInteger, nullable=False, server_default="0"),
     sa.Index("uq_nodes_space_id", "space", "id", unique=True),
     sa.Index("ix_nodes_space_type", "space", "type"),
+    sa.Index("ix_nodes_space_changed_in", "space", "changed_in"),
     sqlite_autoincrement=True,  # keys are never reused, so a stale index row cannot point at another node
 )
 

@@ -28,7 +28,8 @@ def append(
     living, new, owners = appendable(connection, turns, scoped)
     for space in dict.fromkeys(turn.space for turn in new):
         if not connection.execute(select(tables.spaces).where(tables.spaces.c.space == space)).first():
-            connection.execute(insert(tables.spaces).values(space=space, revision=secrets.randbits(48)))
+            first = secrets.randbits(48)
+            connection.execute(insert(tables.spaces).values(space=space, revision=first, renewed_in=first))
     # A space gets no owner if all turns given for it were forgotten.
     scopes.put(connection, {space: names for space, names in owners.items() if living.get(space) != []})
     if new:

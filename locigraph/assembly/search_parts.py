@@ -110,7 +110,7 @@ class SearchParts:
     @cached_property
     def _indexed(self) -> VectorSearch:
         assert self.index is not None
-        if not any(self.store.node_counts(space) for space in self.spaces):
+        if self.indexes.complete is None and not any(self.store.node_counts(space) for space in self.spaces):
             return self.indexes.vectors(self.encoder.without_adapter())  # empty, and perhaps without an index
         indexer = indexer_of(self.store, self.index, self.encoder)
         collection = indexer.collection()

@@ -1,12 +1,16 @@
-"""In-memory indexes of spaces, and a cache that keeps them from one question to the next."""
+"""In-memory indexes of spaces, and a cache that keeps them from one question to the next.
+
+After a change only what has changed is read, so that the cost of a turn does not grow with its space.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from locigraph.kg.errors import InvalidVectorError
 from locigraph.kg.joint import side_by_side
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.times import epoch
@@ -40,6 +44,7 @@ class SpaceIndexes:
     def __init__(self, store: Store, spaces: Sequence[SpaceId], *, is_joint: bool = False) -> None:
         self._store, self._spaces, self._is_joint = store, spaces, is_joint
         self.complete: Collection | None = None
+        self._changed = 0  # nodes that were taken over since the indexes were made
         self._last: tuple[SpaceId, datetime | None, Snapshot] | None = None
         self._words: dict[tuple[str, ...] | None, LexicalIndex] = {}  # by node types
         self._vectors: dict[str, MemoryVectors] = {}
@@ -114,6 +119,33 @@ class SpaceIndexes:
     def _last_spoken(self) -> dict[SpaceId, datetime | None]:
         return self._store.last_spoken(self._spaces)
 
+    def updated(self, versions: Mapping[SpaceId, tuple[int, int]]) -> bool:
+        """Take over what has changed of a single space since its version was read; False if it has to be read anew."""
+        if self._is_joint or len(self._spaces) != 1:
+            return False
+        ((space, (revision, _)),) = versions.items()
+        part = self._store.part_since(space, revision)
+        if part is None or len(part.nodes) > self._room():
+            return False
+        self._changed += len(part.nodes)
+        self._last = self._past = None
+        vars(self).pop("_last_spoken", None)
+        last = self._last_spoken[space]
+        snapshot = self._store.snapshot(space, part=part)
+        for words in self._words.values():
+            words.update(space, snapshot, None if last is None else last.date())
+        for model, vectors in [*self._vectors.items()]:
+            try:
+                vectors.update(self._store.snapshot(space, part=part, embedding_model=model))
+            except InvalidVectorError:  # beside a writer, which makes an adapter's vectors later
+                del self._vectors[model]
+        return True
+
+    def _room(self) -> int:
+        """Number of changed nodes that may be taken over: what they replace stays in an index of words as dead rows."""
+        held = [each.size for each in self._words.values()] + [each.size for each in self._vectors.values()]
+        return max(held, default=0) - self._changed
+
     @property
     def size(self) -> int:
         """Number of nodes that are held, each counted once for every index that holds it."""
@@ -137,14 +169,15 @@ class KeptIndexes:
 
     def __init__(self, store: Store, *, most: int = _NODES_KEPT) -> None:
         self._store, self._most = store, most
-        self._kept: dict[tuple[bool, tuple[SpaceId, ...]], tuple[object, SpaceIndexes]] = {}  # most recently used last
+        # By whether spaces are searched as one, and the spaces; those used last at the end.
+        self._kept: dict[tuple[bool, tuple[SpaceId, ...]], tuple[Mapping[SpaceId, tuple[int, int]], SpaceIndexes]] = {}
 
     def of(self, spaces: Sequence[SpaceId], *, is_joint: bool) -> SpaceIndexes:
         """The indexes of spaces as they are now."""
         key = is_joint, tuple(spaces)
         versions = self._store.versions(spaces)  # read first, so that later changes make the indexes outdated
-        known, found = self._kept.pop(key, (None, None))
-        if found is None or known != versions:
+        known, found = self._kept.pop(key, ({}, None))
+        if found is None or (known != versions and not found.updated(known)):
             found = SpaceIndexes(self._store, spaces, is_joint=is_joint)
         room = self._most
         for other in reversed(list(self._kept)):

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 
-from locigraph.kg.schema import EPISODE
 from locigraph.kg.store import Store
 from locigraph.kg.store.standing import Standing
 from locigraph.kg.types import NodeId, Said, SpaceId
@@ -17,12 +16,28 @@ _MOST_TURNS = 200_000
 _MOST_FILTERS = 16
 
 
-@dataclass
+_Nodes = Mapping[NodeId, tuple[str, tuple[Said, ...]]]
+
+
+@dataclass(frozen=True)
 class _Kept:
-    standing: Standing | None
-    last: int
-    nodes: Mapping[NodeId, tuple[str, tuple[Said, ...]]]
-    found: OrderedDict[str, frozenset[NodeId]] = field(default_factory=OrderedDict)
+    """What is known of a space as it stood, and which of its nodes satisfied conditions, by their names."""
+
+    standing: Standing
+    nodes: _Nodes
+    found: OrderedDict[str, tuple[Condition, frozenset[NodeId]]] = field(default_factory=OrderedDict)
+
+    def with_changed(self, standing: Standing, changed: _Nodes) -> _Kept:
+        """The same as the space stands later, when some nodes are new or were taken from other turns."""
+        found = OrderedDict(
+            (name, (condition, (nodes - changed.keys()) | _satisfying(changed, condition)))
+            for name, (condition, nodes) in self.found.items()
+        )
+        return _Kept(standing, {**self.nodes, **changed}, found)
+
+
+def _satisfying(nodes: _Nodes, condition: Condition) -> frozenset[NodeId]:
+    return frozenset(node for node, (kind, said) in nodes.items() if all(condition(each, kind) for each in said))
 
 
 class KnownTurns:
@@ -43,7 +58,7 @@ class KnownTurns:
     def satisfying(
         self,
         space: SpaceId,
-        standing: Standing | None,
+        standing: Standing,
         condition: Condition,
         name: str,
         node_type: str | None,
@@ -61,26 +76,27 @@ class KnownTurns:
         with self._lock:
             kept = self._kept.get(key)
         if kept is None or kept.standing != standing:
-            # A turn never changes, so of turns only new ones are read; what is gone since is found by no search.
-            known = kept if kept is not None and node_type == EPISODE else None
-            last = self._graph.last_node_key(space)
-            newer = self._graph.said_in(space, node_type, after=0 if known is None else known.last)
-            kept = _Kept(standing, last, newer if known is None else {**known.nodes, **newer})
+            kept = self._read(space, standing, node_type, kept)
         with self._lock:
             self._kept[key] = kept
             self._kept.move_to_end(key)
             while self._kept and sum(len(each.nodes) for each in self._kept.values()) > self._most:
                 self._kept.popitem(last=False)
-            found = kept.found.get(name)
+            _, found = kept.found.get(name, (condition, None))
         if found is None:
-            found = frozenset(
-                node for node, (kind, said) in kept.nodes.items() if all(condition(each, kind) for each in said)
-            )
+            found = _satisfying(kept.nodes, condition)
             with self._lock:
-                kept.found[name] = found
+                kept.found[name] = condition, found
                 if len(kept.found) > _MOST_FILTERS:
                     kept.found.popitem(last=False)
         return found
+
+    def _read(self, space: SpaceId, standing: Standing, node_type: str | None, kept: _Kept | None) -> _Kept:
+        """What is to be known of a space: all of it, or what has changed since it was read."""
+        part = None if kept is None else self._graph.part_since(space, kept.standing.revision)
+        if kept is None or part is None:
+            return _Kept(standing, self._graph.said_in(space, node_type))
+        return kept.with_changed(standing, self._graph.said_in(space, node_type, keys=part.nodes))
 
     def drop(self, spaces: Iterable[SpaceId]) -> None:
         """Keep nothing of these spaces any longer."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from locigraph.kg.language.terms import terms
 from locigraph.kg.schema import searchable_types
-from locigraph.kg.snapshot import NO_TIME
+from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.index.bm25 import Bm25Index
 from locigraph.retrieval.protocols import SnapshotLoader
@@ -52,6 +52,11 @@ class _Space:
         self.types.append(document.type)
         self.ids.append(document.node_id)
 
+    def remove(self, node_id: NodeId) -> None:
+        if node_id in self.documents:
+            self.index.remove(node_id)
+            del self.documents[node_id]
+
 
 class LexicalIndex:
     """BM25 over the nodes of each space; a space is loaded when it is first asked for, and then kept up to date by
@@ -80,10 +85,25 @@ class LexicalIndex:
 
     def remove(self, space: SpaceId, node_id: NodeId) -> None:
         """Remove a node; does nothing when the index does not hold it."""
-        loaded = self._space(space)
-        if node_id in loaded.documents:
-            loaded.index.remove(node_id)
-            del loaded.documents[node_id]
+        self._space(space).remove(node_id)
+
+    def update(self, space: SpaceId, part: Snapshot, last_day: date | None) -> None:
+        """Take over what has changed of a space that is loaded; indexes as of past times are loaded again.
+
+        Args:
+            space: The space.
+            part: The nodes that are new or have changed, archived ones included, with all their source turns.
+            last_day: The day of the last turn of the space.
+        """
+        for key in [key for key in self._past if key[0] == space]:
+            del self._past[key]
+        if (loaded := self._spaces.get(space)) is None:
+            return
+        loaded.last_day = last_day
+        for row in np.flatnonzero(~part.active).tolist():
+            loaded.remove(part.ids[row])
+        for document in _documents(part, self._types):
+            loaded.add(document)
 
     def drop(self, space: SpaceId) -> None:
         """Discard the indexes of a space; they are loaded again when next needed."""
@@ -143,12 +163,16 @@ class LexicalIndex:
     def _read(self, space: SpaceId, as_of: datetime | None) -> _Space:
         loaded, snapshot = _Space(), self._load(space, as_of)
         loaded.last_day = snapshot.last_day
-        first, last = snapshot.times
-        for row in snapshot.active_rows(self._types):  # oldest first
-            loaded.add(
-                Document(
-                    snapshot.ids[row], str(snapshot.types[row]), snapshot.descriptions[row], snapshot.turns_of[row],
-                    int(snapshot.recorded_at[row]), int(first[row]), int(last[row]),
-                )
-            )  # fmt: skip
+        for document in _documents(snapshot, self._types):
+            loaded.add(document)
         return loaded
+
+
+def _documents(snapshot: Snapshot, types: Collection[str]) -> Iterator[Document]:
+    """The active nodes of some types, oldest first."""
+    first, last = snapshot.times
+    for row in snapshot.active_rows(types).tolist():
+        yield Document(
+            snapshot.ids[row], str(snapshot.types[row]), snapshot.descriptions[row], snapshot.turns_of[row],
+            int(snapshot.recorded_at[row]), int(first[row]), int(last[row]),
+        )  # fmt: skip

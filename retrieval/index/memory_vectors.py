@@ -89,6 +89,12 @@ class MemoryVectors:
         ]
         self.add(space, matches, vectors)
 
+    def update(self, part: Snapshot) -> None:
+        """Take over what has changed of a space: nodes that are new or have changed, with embeddings if active."""
+        for row in np.flatnonzero(~part.active).tolist():
+            self.remove(str(part.space), part.ids[row])
+        self.add_snapshot(part)
+
     def vector(self, space: str, node_id: NodeId) -> NDArray[np.float32] | None:
         """The vector of a node, float32 [dim]; None when there is none."""
         at = self._position.get(space, {}).get(node_id)

@@ -213,7 +213,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "origins_of": lambda at: at.store.origins_of(at.name, at.nodes),
         "replacements_of": lambda at: at.store.replacements_of(at.name, at.nodes),
         "said_in": lambda at: at.store.said_in(at.name),
-        "last_node_key": lambda at: at.store.last_node_key(at.name),
+        "part_since": lambda at: at.store.part_since(at.name, 0),
         "expired": lambda at: at.store.expired(datetime.now(UTC), [at.name]),
         "retry_turn": lambda at: at.store.retry_turn(at.name, at.turns[0]),
         "failures": lambda at: at.store.failures(at.name),
@@ -288,6 +288,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "remove": lambda at: at.lexical.remove(at.name, at.nodes[0]),
         "drop": lambda at: at.lexical.drop(at.name),
         "load": lambda at: at.lexical.load(at.name),
+        "update": lambda at: at.lexical.update(at.name, at.store.snapshot(at.name), None),
         "document": lambda at: at.lexical.document(at.name, at.nodes[0]),
         "last_day": lambda at: at.lexical.last_day(at.name),
         "search": lambda at: at.lexical.search(_QUESTION, at.name, top_k=100),
@@ -295,6 +296,9 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
     MemoryVectors: {
         "add": lambda at: at.vectors.add(at.name, [_match(at)], at.query[None]),
         "add_snapshot": lambda at: at.vectors.add_snapshot(
+            at.store.snapshot(at.name, embedding_model=at.memory._encoder.model_id)
+        ),
+        "update": lambda at: at.vectors.update(
             at.store.snapshot(at.name, embedding_model=at.memory._encoder.model_id)
         ),
         "add_nodes": lambda at: at.vectors.add_nodes(

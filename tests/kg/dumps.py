@@ -7,13 +7,18 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from locigraph.kg.store import tables
+
 #: What differs between two runs that mean the same: numbers of the queues of the indexes.
 QUEUE = ("outbox", "changed_spaces", "sqlite_sequence")
-_COLUMNS = {"spaces": "space"}
+_COLUMNS = {
+    "spaces": "space",
+    "nodes": ", ".join(column.name for column in tables.nodes.c if column is not tables.nodes.c.changed_in),
+}
 
 
 def dump(place: str | Path, *, without: Sequence[str] = ()) -> dict[str, list[tuple[object, ...]]]:
-    """All rows of all tables by table name, sorted; of spaces without their revisions, which begin anywhere.
+    """All rows of all tables by table name, sorted; without revisions, which begin anywhere.
 
     Args:
         place: Path of an SQLite file, or URL of a database.

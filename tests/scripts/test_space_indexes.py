@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from locigraph import Memory
 from locigraph.assembly import opening
@@ -15,9 +18,11 @@ from locigraph.assembly.settings import EncoderSettings, IndexSettings
 from locigraph.assembly.space_indexes import KeptIndexes, SpaceIndexes
 from locigraph.assembly.strategies import STRATEGIES as TABLE
 from locigraph.assembly.strategies import made_of
+from locigraph.kg.schema import EPISODE
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
-from locigraph.kg.types import SpaceId, TurnId
+from locigraph.kg.types import Said, SpaceId, TurnId
+from locigraph.memory.known_turns import KnownTurns
 from locigraph.retrieval.index.milvus_collection import Collection
 from locigraph.retrieval.index.scoped_vectors import ScopedVectors
 from locigraph.retrieval.protocols import SearchFilter
@@ -150,6 +155,91 @@ def test_indexes_are_kept_until_a_space_changes_or_something_of_it_is_forgotten(
         assert kept.of([ana, bo], is_joint=True) is not both
         store.forget(ana, [TurnId("t0")])
         assert kept.of([ana], is_joint=False) is not one
+
+
+WORDS = ["I sold the boat.", "I live in Rome.", "I live in Oslo.", "Tom bought the oar.", "The boat is red.", "Really?"]
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["add", "add", "add", "late", "forget"]), st.integers(0, len(WORDS) - 1)),
+    min_size=2,
+    max_size=7,
+)
+
+
+def turn_at(day: datetime, number: int = 0, text: str = WORDS[0]) -> dict[str, Any]:
+    return {"turn_id": f"t{number}", "spoken_at": day, "session": f"s{number}", "text": text}
+
+
+def _of_even_turns(said: Said, kind: str) -> bool:
+    return int(said.turn_id[1:]) % 2 == 0
+
+
+@given(STEPS)
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_is_kept_of_a_space_and_took_over_changes_equals_what_is_read_anew(
+    place: Path, steps: list[tuple[str, int]]
+) -> None:
+    encoder, ana, day = opening.text_encoder(EncoderSettings()), SpaceId("ana"), datetime(2024, 5, 1, tzinfo=UTC)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Memory.open(Path(folder) / "memory.sqlite", checkpoint=None) as memory,
+        Store(Path(folder) / "memory.sqlite") as store,
+    ):
+        memory.add(**SALE | turn_at(day))
+        kept, filtered, held = KeptIndexes(store), KnownTurns(store), ["t0"]
+        for number, (step, word) in enumerate(steps, start=1):
+            used = kept.of([ana], is_joint=False)
+            used.words.load(ana)
+            used.words_of_turns.load(ana)
+            used.vectors(encoder)
+            if step == "forget" and len(held) > 1:
+                memory.forget(space="ana", turn_ids=[held.pop()])
+            else:
+                at = day + timedelta(days=number if step == "add" else -number)
+                memory.add(**SALE | turn_at(at, number, WORDS[word]))
+                held.append(f"t{number}")
+            taken, anew = kept.of([ana], is_joint=False), SpaceIndexes(store, [ana])
+            for asked in (*WORDS, "Where does Ana live?"):
+                for words in ("words", "words_of_turns"):
+                    ours, theirs = getattr(taken, words), getattr(anew, words)
+                    assert ours.search(asked, ana, top_k=99) == theirs.search(asked, ana, top_k=99)
+                    assert ours.last_day(ana) == theirs.last_day(ana)
+                scope = SearchFilter(ana, None, None)
+                near = [
+                    each.vectors(encoder).search(encoder.encode([asked])[0], scope, top_k=99) for each in (taken, anew)
+                ]
+                assert near[0] == near[1]
+            standing = store.standings([ana])[ana]
+            for kind in (None, EPISODE):
+                ours, theirs = (
+                    each.satisfying(ana, standing, _of_even_turns, "even", kind)
+                    for each in (filtered, KnownTurns(store))
+                )
+                there = {node.id for node in store.nodes(ana)}
+                assert ours & there == theirs
+
+
+def test_after_an_addition_only_what_is_new_is_read_and_no_row_is_counted(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(place) as memory:
+        memory.add_many([SALE | {"text": f"I sold boat {n}.", "turn_id": f"t{n}"} for n in range(20)])
+        memory.recall("Who sold a boat?", space="ana", strategy="v1")
+        read: list[int] = []
+        snapshot = Store.snapshot
+
+        def counted(self: Store, *arguments: Any, **options: Any) -> Snapshot:
+            found = snapshot(self, *arguments, **options)
+            read.append(found.num_nodes)
+            return found
+
+        memory.add(**SALE | {"text": "I sold boat 20.", "turn_id": "t20"})
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "snapshot", counted)
+            patch.setattr(Collection, "count", lambda *_: pytest.fail("rows were counted"))
+            found = memory.recall("Who sold boat 20?", space="ana", strategy="v1")
+        assert "t20" in found.hits[0].turn_ids
+        assert len(read) == 1
+        assert read[0] < 10
 
 
 def test_a_search_as_of_a_time_compares_with_the_wordings_of_that_time(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from alembic.script import ScriptDirectory
 
 #: The newest revision. It is written here so that opening a store need not import Alembic and read all revisions.
-HEAD = "0014"
+HEAD = "0015"
 _REVISION = sa.select(sa.column("version_num", sa.String())).select_from(sa.table("alembic_version"))
 
 

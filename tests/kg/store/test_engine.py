@@ -62,12 +62,14 @@ def test_a_store_carries_our_mark_and_one_of_an_earlier_version_gets_it(tmp_path
         (mark,) = connection.execute("PRAGMA application_id").fetchone()
         connection.execute("PRAGMA application_id = 0")
         connection.execute("ALTER TABLE provenance DROP COLUMN worded")
-        for column in ("revision", "user", "agent", "embedded_by", "title", "keep_seconds"):
+        for column in ("revision", "renewed_in", "user", "agent", "embedded_by", "title", "keep_seconds"):
             connection.execute(f"ALTER TABLE spaces DROP COLUMN {column}")
         for table in ("changed_spaces", "word_statistics", "tombstones", "tombstone_marks", "spent", "coined_labels"):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("DROP INDEX ix_turns_space_session_id_position")
         connection.execute("DROP INDEX ix_turns_space_expires_at")
+        connection.execute("DROP INDEX ix_nodes_space_changed_in")
+        connection.execute("ALTER TABLE nodes DROP COLUMN changed_in")
         for column in ("metadata", "expires_at"):
             connection.execute(f"ALTER TABLE turns DROP COLUMN {column}")
         connection.execute("UPDATE alembic_version SET version_num = '0001'")

@@ -31,7 +31,14 @@ def migrated(path: Path) -> sa.Engine:
     return engine
 
 
+def undo_0015(connection: sqlite3.Connection) -> None:
+    connection.execute("DROP INDEX ix_nodes_space_changed_in")
+    connection.execute("ALTER TABLE nodes DROP COLUMN changed_in")
+    connection.execute("ALTER TABLE spaces DROP COLUMN renewed_in")
+
+
 def undo_0014(connection: sqlite3.Connection) -> None:
+    undo_0015(connection)
     connection.execute("ALTER TABLE spaces DROP COLUMN keep_seconds")
 
 
@@ -112,7 +119,7 @@ def test_opening_twice_migrates_once(tmp_path: Path) -> None:
     path = tmp_path / "graph.sqlite"
     with Store(path), Store(path) as second:
         second.append_turns([make_turn(0, "hello")])
-    assert dump(path)["alembic_version"] == [("0014",)]
+    assert dump(path)["alembic_version"] == [("0015",)]
     with Store(path) as third:
         assert third.spaces() == [SPACE]
 

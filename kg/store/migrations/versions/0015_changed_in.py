@@ -1,0 +1,15 @@
+"""Adds at which revision of its space a node changed last, so that readers need not read all nodes again."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0015"
+down_revision = "0014"
+
+
+def upgrade() -> None:
+    op.add_column("spaces", sa.Column("renewed_in", sa.BigInteger, nullable=False, server_default="0"))
+    op.add_column("nodes", sa.Column("changed_in", sa.BigInteger, nullable=False, server_default="0"))
+    op.create_index("ix_nodes_space_changed_in", "nodes", ["space", "changed_in"])
