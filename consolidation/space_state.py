@@ -85,15 +85,17 @@ class SpaceState:
 
     def extend(self, turns: Iterable[Turn]) -> None:
         """Append turns that come after all others, in conversation order; those that are known are skipped."""
+        speakers = dict.fromkeys(self.speakers)
         for turn in turns:
             if turn.turn_id in self.index:
                 continue
+            speakers[turn.speaker] = None
             self.index[turn.turn_id] = len(self.turns)
             self.turns.append(turn)
             session = self._sessions.setdefault(turn.session_id, [])
             self._place[turn.turn_id] = len(session)
             session.append(turn)
-        self.speakers = tuple(dict.fromkeys(turn.speaker for turn in self.turns))
+        self.speakers = tuple(speakers)
 
     def learn(self, nodes: Sequence[Node], vectors: NDArray[np.float32]) -> None:
         """Add the nodes that a committed turn created or changed.

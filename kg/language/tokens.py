@@ -90,8 +90,11 @@ def telling_signs(text: str) -> list[str]:
 
 
 def _composed(text: str) -> str:
-    has_marks = not text.isascii() and any(map(unicodedata.combining, text))
-    return normalised("NFC", text) if has_marks else text
+    if text.isascii():
+        return text
+    # Vowel signs and the parts of Korean syllables are composed, too, though they are not sorted as other marks are.
+    has_marks = any(map(unicodedata.combining, text))
+    return normalised("NFC", text) if has_marks else unicodedata.normalize("NFC", text)
 
 
 def words_and_signs(text: str) -> list[str]:

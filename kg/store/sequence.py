@@ -7,9 +7,9 @@ import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import pairwise
 from operator import attrgetter, itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, case, func, select, update
+from sqlalchemy import Connection, Select, bindparam, func, select, update
 
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.store import changes, tables
@@ -157,6 +157,26 @@ def _first_early(ordered: Sequence[Placed], episodes: Container[TurnId], *, is_b
     return early
 
 
+def _placed() -> Select[Any]:
+    """What is known of the turns of a ``space`` that have positions, and of those of a ``session``, through indexes."""
+    turns = tables.turns.c
+    has_place = turns.space == bindparam("space"), turns.position != NEW
+    of_session = turns.session_id == bindparam("session")
+    last = select(turns.position).where(*has_place).order_by(turns.position.desc()).limit(1)
+    latest = select(turns.spoken_at).where(*has_place, turns.spoken_at.is_not(None))
+    return select(
+        select(func.count()).where(turns.space == bindparam("space"), turns.position == 0).scalar_subquery()
+        .label("first_places"),
+        last.scalar_subquery().label("last"),
+        last.where(of_session).scalar_subquery().label("last_of_session"),
+        latest.order_by(turns.spoken_at.desc()).limit(1).scalar_subquery().label("latest"),
+        select(func.count(turns.spoken_at)).where(*has_place, of_session).scalar_subquery().label("dated_of_session"),
+    )  # fmt: skip
+
+
+_PLACED = _placed()
+
+
 def _is_at_the_end(connection: Connection, space: SpaceId, given: Sequence[tuple[str, TurnId]]) -> bool:
     """Fast path of ``arrange``: write positions of turns that clearly come last, without reading all other turns.
 
@@ -171,26 +191,16 @@ def _is_at_the_end(connection: Connection, space: SpaceId, given: Sequence[tuple
     new = {row.turn_id: row for row in connection.execute(query)}
     if not given or len({session for session, _ in given}) > 1 or new.keys() != {turn_id for _, turn_id in given}:
         return False
-    of_session = turns.session_id == given[0][0]
-    placed = connection.execute(
-        select(
-            func.count().label("turns"),
-            func.count(turns.position.distinct()).label("places"),
-            func.max(turns.position).label("last"),
-            func.max(turns.spoken_at).label("latest"),
-            func.max(case((of_session, turns.position))).label("last_of_session"),
-            func.max(case((of_session, turns.spoken_at))).label("latest_of_session"),
-        ).where(of_space, turns.position != NEW)
-    ).one()
-    if placed.turns == 0 or not placed.turns == placed.places == placed.last + 1:
-        return False  # the first turns, or positions that an earlier version wrote
+    placed = connection.execute(_PLACED, {"space": space, "session": given[0][0]}).one()
+    if placed.first_places != 1:
+        return False  # the first turns, or positions of an earlier version, which counted those of every file from 0
     dated = next((new[turn_id].spoken_at for _, turn_id in given if new[turn_id].spoken_at is not None), None)
     if placed.last_of_session is None:
         is_last = dated is None or placed.latest is None or dated > placed.latest
     else:  # a session without any time moves once one of its turns has a time
-        is_last = placed.last_of_session == placed.last and (dated is None or placed.latest_of_session is not None)
+        is_last = placed.last_of_session == placed.last and (dated is None or placed.dated_of_session > 0)
     if is_last:
-        _move(connection, {new[turn_id].key: placed.turns + i for i, (_, turn_id) in enumerate(given)})
+        _move(connection, {new[turn_id].key: placed.last + 1 + i for i, (_, turn_id) in enumerate(given)})
     return is_last
 
 

@@ -86,8 +86,10 @@ turns = sa.Table(
     sa.Column("metadata", sa.JSON(none_as_null=True)),
     sa.Column("expires_at", sa.BigInteger),
     sa.Index("ix_turns_space_expires_at", "space", "expires_at"),
+    sa.Index("ix_turns_space_position", "space", "position"),
+    sa.Index("ix_turns_space_spoken_at", "space", "spoken_at"),
     sa.Index("uq_turns_space_turn_id", "space", "turn_id", unique=True),
-    sa.Index("ix_turns_space_state", "space", "state"),
+    sa.Index("ix_turns_space_state_position", "space", "state", "position"),
     sa.Index("ix_turns_space_session_id_position", "space", "session_id", "position"),
 )
 

@@ -68,7 +68,14 @@ def test_a_store_carries_our_mark_and_one_of_an_earlier_version_gets_it(tmp_path
             connection.execute(f"DROP TABLE {table}")
         connection.execute("DROP INDEX ix_turns_space_session_id_position")
         connection.execute("DROP INDEX ix_turns_space_expires_at")
-        connection.execute("DROP INDEX ix_nodes_space_changed_in")
+        for of in (
+            "nodes_space_changed_in",
+            "turns_space_position",
+            "turns_space_spoken_at",
+            "turns_space_state_position",
+        ):
+            connection.execute(f"DROP INDEX ix_{of}")
+        connection.execute("CREATE INDEX ix_turns_space_state ON turns (space, state)")
         connection.execute("ALTER TABLE nodes DROP COLUMN changed_in")
         for column in ("metadata", "expires_at"):
             connection.execute(f"ALTER TABLE turns DROP COLUMN {column}")

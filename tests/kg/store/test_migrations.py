@@ -32,7 +32,14 @@ def migrated(path: Path) -> sa.Engine:
 
 
 def undo_0015(connection: sqlite3.Connection) -> None:
-    connection.execute("DROP INDEX ix_nodes_space_changed_in")
+    for name in (
+        "nodes_space_changed_in",
+        "turns_space_position",
+        "turns_space_spoken_at",
+        "turns_space_state_position",
+    ):
+        connection.execute(f"DROP INDEX ix_{name}")
+    connection.execute("CREATE INDEX ix_turns_space_state ON turns (space, state)")
     connection.execute("ALTER TABLE nodes DROP COLUMN changed_in")
     connection.execute("ALTER TABLE spaces DROP COLUMN renewed_in")
 
