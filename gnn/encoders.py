@@ -5,8 +5,8 @@ weighted sum of the turn's own features and those of its neighbours, without a l
 
     block(t) = own(t) * x(t)  +  sum over relations r and neighbours s of  weight_r(s, t) * x(s)
 
-so the vector of a turn also carries the words and the meaning of its facts and of neighbouring turns. The encoders
-differ only in ``weight_r(s, t)``. It starts from a hand-set weight of each relation, its prior, which works without
+so the vector of a turn also carries the words and the meaning of its facts and of neighbouring turns. Encoders differ
+in ``weight_r(s, t)``. It starts from a hand-set weight of each relation, its prior, which works without
 training; and it depends on an edge logit, a learnt function of the edge that is 0 before training:
 
     mixing:  (prior_r + logit) / n,
@@ -16,8 +16,9 @@ training; and it depends on an edge logit, a learnt function of the edge that is
 
 where e is the text embedding, whatever the block, and n the number of t's neighbours by r. The n in hgt's denominator
 stands for n additional zero neighbours with logit 0. They allow a turn to take nothing from a relation; without them, a
-single neighbour would always get full attention. Before training, both encoders take the mean over each relation's
-neighbours and multiply it by the relation's prior.
+single neighbour would always get full attention. ``hgtconv`` adds the published layer to ``mixing``, as a control of
+these deviations. Before training, all encoders take the mean over each relation's neighbours and multiply it by the
+relation's prior.
 
 Source:
     Hu et al. 2020, "Heterogeneous Graph Transformer", arXiv:2003.01332, eq. 3 to 5: typed keys and queries, a matrix
@@ -30,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -40,9 +41,11 @@ from torch import Tensor, nn
 
 from locigraph.gnn.errors import GraphError
 from locigraph.gnn.features import TRAITS, GraphInputs, node_types
+from locigraph.gnn.hetero_data import to_hetero_data
 from locigraph.gnn.relations import BLOCKS, network_relations
 from locigraph.gnn.sketch import HashedFeatures
 from locigraph.kg.registry import Table
+from locigraph.kg.schema import EPISODE
 
 _OWN = (0.5, 0.5)
 _NUM_TRAITS = len(TRAITS) + 2  # two more: whether the node has facts, and the log of their number
@@ -55,6 +58,7 @@ _TEMPERATURE = 0.1
 # Compensates for the scaling down of the documents' sketches, which carry the IDF.
 _LEXICAL_START = 5.0
 _SPEAKER_START, _DATE_START = 0.1, 0.1
+_HGTCONV_HEADS = 4
 
 
 @dataclass(frozen=True)
@@ -102,10 +106,12 @@ class GraphEncoder(nn.Module):
     Attributes:
         name: The name by which users choose the encoder.
         description: For help texts and reports.
+        is_weighted_sum: Whether vectors are the sums that ``TurnVectors.own`` and ``edge`` weigh, and nothing more.
     """
 
     name: ClassVar[str]
     description: ClassVar[str]
+    is_weighted_sum: ClassVar[bool] = True
     block_mask: Tensor
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -239,7 +245,44 @@ class HGTEncoder(GraphEncoder):
         return exponential / (zero + torch.zeros_like(largest).index_add(0, segment, exponential))[segment]
 
 
-GRAPH_ENCODERS: Table[type[GraphEncoder]] = Table("graph encoder", [HGTEncoder, MixingEncoder])
+class HGTConvEncoder(MixingEncoder):
+    """Relation mixing, to whose text block the output of PyTorch Geometric's ``HGTConv`` is added.
+
+    The published layer projects values and applies GELU, so what it adds is no weighted sum of the neighbours. Its
+    share is 0 before training, so that training starts where the other encoders do.
+
+    Source:
+        Bachlechner et al. 2020, "ReZero is All You Need", arXiv:2003.04887: a branch that starts with weight 0.
+    """
+
+    name = "hgtconv"
+    description = "HGTConv of PyTorch Geometric, added to relation mixing"
+    is_weighted_sum = False
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__(config)
+        self.share = nn.Parameter(torch.zeros(1))
+        self.layer: nn.Module | None = None
+        if self.relations:
+            from torch_geometric.nn import HGTConv  # takes seconds, since it also loads data sets
+
+            edges = [(row.source, row.name, EPISODE) for row in self.relations]
+            heads = math.gcd(config.text_dim, _HGTCONV_HEADS)
+            metadata = [*node_types(self.relations)], edges
+            self.layer = HGTConv(config.text_dim, config.text_dim, metadata, heads=heads)
+
+    def forward(self, inputs: GraphInputs) -> TurnVectors:
+        """Encode all turns of a graph; see ``GraphEncoder.forward``."""
+        vectors = super().forward(inputs)
+        if self.layer is None or not len(inputs.source):
+            return vectors
+        data = to_hetero_data(inputs, self.relations).to(str(inputs.text.device))
+        kinds = [(row.source, row.name, EPISODE) for row in self.relations]
+        out = self.layer(data.x_dict, {kind: data[kind].edge_index for kind in kinds})[EPISODE]
+        return replace(vectors, text=vectors.text + self.share * out)
+
+
+GRAPH_ENCODERS: Table[type[GraphEncoder]] = Table("graph encoder", [HGTEncoder, MixingEncoder, HGTConvEncoder])
 
 
 class QueryEncoder(nn.Module):

@@ -26,6 +26,7 @@ def variants_of(settings: Settings) -> dict[str, Mapping[str, Any]]:
 
     return {
         "mixing": {"model.encoder": "mixing"},
+        "hgtconv": {"model.encoder": "hgtconv"},
         "mixing, no pre-training": {"model.encoder": "mixing", "training.pretrain_epochs": 0},
         "no attention": {"training.lr": 0.0},
         "priors alone": {"training.lr": 0.0, "training.edge_lr": 0.0},

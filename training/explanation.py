@@ -48,8 +48,13 @@ def explain(
         statistics: Counts of words with which the graph embeddings were made; None to count those of the snapshot.
 
     Raises:
-        LocigraphError: If one of ``turn_ids`` is not in the graph.
+        LocigraphError: If one of ``turn_ids`` is not in the graph, or the vectors are no weighted sums.
     """
+    if not checkpoint.network.nodes.is_weighted_sum:
+        raise LocigraphError(
+            f"the checkpoint's graph encoder is {checkpoint.network.nodes.name!r}, whose vectors are no weighted sums "
+            "of a turn and its neighbours, so no score can be decomposed; use a checkpoint of another one"
+        )
     turn_of = [snapshot.turns_of[row][0] for row in snapshot.active_rows((EPISODE,)).tolist()]
     for turn_id in turn_ids or ():
         if turn_id not in turn_of:

@@ -18,6 +18,7 @@ from locigraph.gnn.encoders import (
     GRAPH_ENCODERS,
     EncoderConfig,
     GraphEncoder,
+    HGTConvEncoder,
     HGTEncoder,
     MixingEncoder,
 )
@@ -26,6 +27,7 @@ from locigraph.gnn.features import GraphInputs, GraphReader, node_types
 from locigraph.gnn.relations import BLOCKS, RELATIONS, network_relations
 from locigraph.gnn.sketch import HashedFeatures
 from locigraph.kg.registry import UnknownNameError
+from locigraph.kg.schema import EPISODE
 from locigraph.kg.snapshot import Snapshot
 from locigraph.training.checkpoint import new_network
 from locigraph.training.config import ModelConfig
@@ -668,9 +670,48 @@ def toy() -> Iterator[type[GraphEncoder]]:
     GRAPH_ENCODERS.remove("toy")
 
 
-def test_the_table_holds_two_encoders_with_descriptions() -> None:
-    assert list(GRAPH_ENCODERS) == ["hgt", "mixing"]
+def test_the_table_holds_three_encoders_with_descriptions() -> None:
+    assert list(GRAPH_ENCODERS) == ["hgt", "mixing", "hgtconv"]
     assert all(row.description for row in GRAPH_ENCODERS.values())
+
+
+def test_hgtconv_adds_what_the_published_layer_makes_of_the_same_graph() -> None:
+    inputs, encoder = canoe_talk(), encoder_of("hgtconv", trained=True)
+    assert isinstance(encoder, HGTConvEncoder)
+    plain = MixingEncoder(CONFIG)
+    plain.load_state_dict({name: value for name, value in encoder.state_dict().items() if name in plain.state_dict()})
+    kinds, relations = node_types(encoder.relations), encoder.relations
+    x = {kind: inputs.text[inputs.node_type == at] for at, kind in enumerate(kinds)}
+    place = torch.stack([(inputs.node_type[:row] == inputs.node_type[row]).sum() for row in range(len(inputs.text))])
+    pairs = torch.stack([place[inputs.source], inputs.target])
+    edges = {(row.source, row.name, EPISODE): pairs[:, inputs.relation == at] for at, row in enumerate(relations)}
+    assert encoder.layer is not None
+    ours, theirs = encoder(inputs), plain(inputs)
+    torch.testing.assert_close(ours.text, theirs.text + encoder.share * encoder.layer(x, edges)[EPISODE])
+    assert not torch.allclose(ours.text, theirs.text)
+    for block in ("lexical", "context", "bias"):
+        torch.testing.assert_close(getattr(ours, block), getattr(theirs, block))
+
+
+def test_hgtconv_starts_as_relation_mixing_and_its_layer_learns() -> None:
+    inputs, encoder = canoe_talk(), encoder_of("hgtconv")
+    torch.testing.assert_close(encoder(inputs).joined(), encoder_of("mixing")(inputs).joined())
+    optimiser = torch.optim.SGD(encoder.parameters(), lr=0.5)
+    before = {name: value.clone() for name, value in encoder.state_dict().items()}
+    for _ in range(2):  # the layer itself moves once its share does
+        optimiser.zero_grad()
+        encoder(inputs).text.square().sum().backward()
+        optimiser.step()
+    moved = {name for name, value in encoder.state_dict().items() if not torch.equal(value, before[name])}
+    assert "share" in moved
+    assert any(name.startswith("layer.") for name in moved)
+
+
+def test_hgtconv_without_relations_is_the_turn_alone() -> None:
+    config = replace(CONFIG, excluded_relations=("*",))
+    inputs = canoe_talk().with_edges(torch.zeros(len(canoe_talk().source), dtype=torch.bool))
+    made = encoder_of("hgtconv", config)(inputs)
+    torch.testing.assert_close(made.text, encoder_of("mixing", config)(inputs).text)
 
 
 def test_an_encoder_that_was_added_to_the_table_can_be_chosen_by_its_name(toy: type[GraphEncoder]) -> None:
@@ -681,9 +722,9 @@ def test_an_encoder_that_was_added_to_the_table_can_be_chosen_by_its_name(toy: t
 
 
 def test_an_unknown_encoder_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UnknownNameError, match="graph encoder 'toy' is not known; known: hgt, mixing"):
+    with pytest.raises(UnknownNameError, match="graph encoder 'toy' is not known; known: hgt, mixing, hgtconv"):
         new_network(ModelConfig(encoder="toy"), 32)
-    with pytest.raises(UnknownNameError, match="'hgtt' is not known; nearest is 'hgt'; known: hgt, mixing"):
+    with pytest.raises(UnknownNameError, match="'hgtt' is not known; nearest is 'hgt'; known: hgt, mixing, hgtconv"):
         new_network(ModelConfig(encoder="hgtt"), 32)
 
 

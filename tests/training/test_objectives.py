@@ -139,13 +139,14 @@ def test_no_hidden_link_is_among_the_message_edges_nor_reaches_its_turn(encoder:
     # Every two nodes that are joined are joined by two relations.
     inputs, relations = EXAMPLE.inputs, len(watch.network.nodes.relations)
     both = torch.stack([inputs.relation, (inputs.relation + 1) % relations], dim=1).flatten()
-    inputs = replace(
-        inputs, source=inputs.source.repeat_interleave(2), target=inputs.target.repeat_interleave(2), relation=both
-    )
+    if encoder != "hgtconv":  # whose relations join nodes of their own types only
+        inputs = replace(
+            inputs, source=inputs.source.repeat_interleave(2), target=inputs.target.repeat_interleave(2), relation=both
+        )
     backward(link_prediction_loss(watch.scorer, replace(EXAMPLE, inputs=inputs)))
     (message,) = watch.seen
     hidden = edges_of(inputs) - edges_of(message)
-    assert 0.1 < len(hidden) / len(edges_of(inputs)) < 0.6
+    assert 0.1 <= len(hidden) / len(edges_of(inputs)) < 0.6
     pairs = {(source, target) for source, target, _ in hidden}
     assert pairs.isdisjoint((source, target) for source, target, _ in edges_of(message))
     with torch.no_grad():
