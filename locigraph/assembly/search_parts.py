@@ -39,7 +39,7 @@ class SearchParts:
         queries: Generates the queries of v1; None for its default rules.
         is_joint: Whether the spaces are searched as one graph (see ``kg.joint``), whatever space a strategy is asked
             for: ranks, word counts and scaled scores are then over all of them.
-        indexes: In-memory indexes of these spaces; None to make new ones.
+        indexes: Gives in-memory indexes of these spaces; None to make new ones.
         texts: Reads the texts of hits; None reads them from the store.
         checkpoint: Loads the checkpoint of strategies that were learnt with one; None if there is none.
         graph_embeddings: Makes the search of graph embeddings; None where only evaluations make it.
@@ -54,7 +54,7 @@ class SearchParts:
         index: MilvusIndex | None = None,
         queries: QueryGenerator | None = None,
         is_joint: bool = False,
-        indexes: SpaceIndexes | None = None,
+        indexes: Callable[[], SpaceIndexes] | None = None,
         texts: NodeTexts | None = None,
         checkpoint: Callable[[], Checkpoint] | None = None,
         graph_embeddings: Callable[[], Retriever] | None = None,
@@ -62,7 +62,7 @@ class SearchParts:
         self.store, self.encoder, self.spaces, self.index = store, encoder, spaces, index
         self.queries = queries
         self.is_joint = is_joint
-        self.indexes = SpaceIndexes(store, spaces, is_joint=is_joint) if indexes is None else indexes
+        self._indexes = indexes
         self.texts = texts_of(store, is_joint=is_joint) if texts is None else texts
         self.opened = ExitStack()
         self._checkpoint = checkpoint
@@ -73,6 +73,13 @@ class SearchParts:
 
     def __exit__(self, *_: object) -> None:
         self.opened.close()
+
+    @cached_property
+    def indexes(self) -> SpaceIndexes:
+        """In-memory indexes of the spaces, which strategies with graph embeddings do without."""
+        if self._indexes is not None:
+            return self._indexes()
+        return SpaceIndexes(self.store, self.spaces, is_joint=self.is_joint)
 
     def encoder_of(self, strategy: Strategy) -> CachedTextEncoder:
         """The text encoder that a strategy uses."""

@@ -278,7 +278,7 @@ class Parts:
             index=index,
             queries=queries,
             is_joint=asked.is_joint,
-            indexes=self._kept.of(asked.spaces, is_joint=asked.is_joint),
+            indexes=partial(self._kept.of, asked.spaces, is_joint=asked.is_joint),
             checkpoint=None if self._checkpoint is None else self.checkpoint,
             graph_embeddings=lambda: self._v2(asked, self._embeddings_of(asked) if read is None else read),
         ) as parts:

@@ -130,13 +130,14 @@ class Evaluation:
             )
             reader = SignalReader(self.encoder)
             spaces = [conversation.space for conversation in corpus.conversations]
+            indexes = SpaceIndexes(graph, spaces)
             searched = partial(
                 SearchParts,
                 graph,
                 self.encoder,
                 spaces=spaces,
                 queries=self.queries,
-                indexes=SpaceIndexes(graph, spaces),
+                indexes=lambda: indexes,
                 texts=views.texts,
             )
             with searched(index=vectors) as parts, searched() as in_memory:
