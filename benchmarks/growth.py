@@ -68,7 +68,11 @@ class PosingWords(HashedWords):
 def talk() -> Iterator[dict[str, Any]]:
     """Turns without end, in sessions, each at its own time."""
     said = [
-        t for name in ("threads", "voices", "duets") for c in load_corpus("jsonl", name).conversations for t in c.turns
+        t
+        for name in ("threads", "voices", "duets")
+        for c in load_corpus("jsonl", name).conversations
+        for t in c.turns
+        if t.text
     ]
     number = 0
     while True:

@@ -1,7 +1,8 @@
 """The network: graph encoders, which encode each turn of a graph as one vector, their table, and the query encoder.
 
 A vector is the concatenation ``text | lexical | context | bias``. Each of the first three, the content blocks, is a
-weighted sum of the turn's own features and those of its neighbours, without a learnt projection:
+weighted sum of the turn's own features and those of its neighbours, without a learnt projection (but ``hgtconv`` adds
+to the text block):
 
     block(t) = own(t) * x(t)  +  sum over relations r and neighbours s of  weight_r(s, t) * x(s)
 
@@ -274,7 +275,7 @@ class HGTConvEncoder(MixingEncoder):
     def forward(self, inputs: GraphInputs) -> TurnVectors:
         """Encode all turns of a graph; see ``GraphEncoder.forward``."""
         vectors = super().forward(inputs)
-        if self.layer is None or not len(inputs.source):
+        if self.layer is None:
             return vectors
         data = to_hetero_data(inputs, self.relations).to(str(inputs.text.device))
         kinds = [(row.source, row.name, EPISODE) for row in self.relations]

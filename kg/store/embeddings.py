@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -139,16 +140,16 @@ def episodes_before(connection: Connection, space: SpaceId, episodes: Iterable[i
     A turn that was spoken later does not count, since it is unknown where this turn is the last one known.
     """
     n, p, t = tables.nodes, tables.provenance, tables.turns
-    episode = p.join(n, sa.and_(n.c.key == p.c.node_key, n.c.type == EPISODE))
-    query = (
-        select(t.c.session_id, sa.func.coalesce(t.c.spoken_at, 0).label("spoken_at"), n.c.key)
-        .select_from(t.outerjoin(episode, p.c.turn_key == t.c.key))
-        .where(t.c.space == space)
-        .order_by(t.c.position, t.c.key)
-    )
+    of_turn = p.c.turn_key == t.c.key, n.c.key == p.c.node_key, n.c.type == EPISODE
+    # A join of the three tables, or an order, has SQLite read all nodes or all turns.
+    episode = select(n.c.key).where(*of_turn).order_by(n.c.key).limit(1).scalar_subquery()
+    query = select(
+        t.c.session_id, t.c.position, t.c.key.label("turn_key"), episode.label("key"),
+        sa.func.coalesce(t.c.spoken_at, 0).label("spoken_at"),
+    ).where(t.c.space == space)  # fmt: skip
     of_episodes = select(t.c.session_id).join(p, p.c.turn_key == t.c.key)
     sessions = {row.session_id for row in rows_in(connection, of_episodes, p.c.node_key, episodes)}
-    rows = list(rows_in(connection, query, t.c.session_id, sorted(sessions)))
+    rows = sorted(rows_in(connection, query, t.c.session_id, sorted(sessions)), key=attrgetter("position", "turn_key"))
     places = turns_before([row.session_id for row in rows], [int(row.spoken_at) for row in rows])
     pairs = ((row.key, rows[place].key) for row, place in zip(rows, places, strict=True) if place is not None)
     return {key: before for key, before in pairs if key is not None and before is not None}

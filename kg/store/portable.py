@@ -179,4 +179,4 @@ def _settle(connection: Connection) -> None:
         keys = connection.scalars(select(tables.nodes.c.key).where(tables.nodes.c.space == space)).all()
         changes.post(connection, SpaceId(space), keys, "upsert")
         changes.list_changed(connection, SpaceId(space))
-        connection.execute(sa.update(tables.spaces).values(renewed_in=tables.spaces.c.revision))
+    connection.execute(sa.update(tables.spaces).values(renewed_in=tables.spaces.c.revision))

@@ -9,7 +9,7 @@ from itertools import pairwise
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, bindparam, func, select, update
+from sqlalchemy import Connection, Select, bindparam, func, literal, select, update
 
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.store import changes, tables
@@ -170,7 +170,8 @@ def _placed() -> Select[Any]:
         last.scalar_subquery().label("last"),
         last.where(of_session).scalar_subquery().label("last_of_session"),
         latest.order_by(turns.spoken_at.desc()).limit(1).scalar_subquery().label("latest"),
-        select(func.count(turns.spoken_at)).where(*has_place, of_session).scalar_subquery().label("dated_of_session"),
+        select(literal(True)).where(*has_place, of_session, turns.spoken_at.is_not(None)).limit(1).scalar_subquery()
+        .label("is_session_dated"),
     )  # fmt: skip
 
 
@@ -198,7 +199,7 @@ def _is_at_the_end(connection: Connection, space: SpaceId, given: Sequence[tuple
     if placed.last_of_session is None:
         is_last = dated is None or placed.latest is None or dated > placed.latest
     else:  # a session without any time moves once one of its turns has a time
-        is_last = placed.last_of_session == placed.last and (dated is None or placed.dated_of_session > 0)
+        is_last = placed.last_of_session == placed.last and (dated is None or bool(placed.is_session_dated))
     if is_last:
         _move(connection, {new[turn_id].key: placed.last + 1 + i for i, (_, turn_id) in enumerate(given)})
     return is_last

@@ -123,10 +123,12 @@ class SearchParts:
         collection = indexer.collection()
         # Counting rows would take most of the time of a search. Nobody else writes to an embedded index, whose
         # collection stays the same object until it is rebuilt; a server's is a new object each time, and is counted.
-        is_known = self.indexes.complete is collection
+        # Another process, with another index, may have taken what was due out of the store.
+        is_known = self.indexes.complete is collection and collection.has_written(self.indexes.unproven)
         if not is_known or any(self.store.outbox_size(space) for space in self.spaces):
             self._complete(indexer)
             self.indexes.complete = collection
+        self.indexes.unproven = set()
         return collection
 
     def _complete(self, indexer: DescriptionIndexer) -> None:

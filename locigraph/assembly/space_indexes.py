@@ -10,9 +10,11 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from locigraph.kg.errors import InvalidVectorError
 from locigraph.kg.joint import side_by_side
-from locigraph.kg.schema import EPISODE
+from locigraph.kg.schema import EPISODE, searchable_types
 from locigraph.kg.times import epoch
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.text.node_vectors import snapshot_with_vectors
@@ -30,7 +32,7 @@ _NODES_KEPT = 50_000
 
 
 class SpaceIndexes:
-    """Indexes of spaces in memory; each is made when first used, and holds the spaces as they were then.
+    """Indexes of spaces in memory; each is made when first used.
 
     Args:
         store: The graph.
@@ -39,11 +41,13 @@ class SpaceIndexes:
 
     Attributes:
         complete: Collection of the vector index that was found to hold all rows of the spaces; None if none was yet.
+        unproven: Nodes that have changed since, by space and key.
     """
 
     def __init__(self, store: Store, spaces: Sequence[SpaceId], *, is_joint: bool = False) -> None:
         self._store, self._spaces, self._is_joint = store, spaces, is_joint
         self.complete: Collection | None = None
+        self.unproven: set[tuple[str, int]] = set()
         self._changed = 0  # nodes that were taken over since the indexes were made
         self._last: tuple[SpaceId, datetime | None, Snapshot] | None = None
         self._words: dict[tuple[str, ...] | None, LexicalIndex] = {}  # by node types
@@ -123,15 +127,16 @@ class SpaceIndexes:
         """Take over what has changed of a single space since its version was read; False if it has to be read anew."""
         if self._is_joint or len(self._spaces) != 1:
             return False
-        ((space, (revision, _)),) = versions.items()
-        part = self._store.part_since(space, revision)
+        (space,) = self._spaces
+        part = self._store.part_since(space, versions[space][0]) if space in versions else None
         if part is None or len(part.nodes) > self._room():
             return False
         self._changed += len(part.nodes)
         self._last = self._past = None
         vars(self).pop("_last_spoken", None)
-        last = self._last_spoken[space]
+        last = self._last_spoken.get(space)
         snapshot = self._store.snapshot(space, part=part)
+        self.unproven |= self._rewritten(space, snapshot)
         for words in self._words.values():
             words.update(space, snapshot, None if last is None else last.date())
         for model, vectors in [*self._vectors.items()]:
@@ -140,6 +145,16 @@ class SpaceIndexes:
             except InvalidVectorError:  # beside a writer, which makes an adapter's vectors later
                 del self._vectors[model]
         return True
+
+    def _rewritten(self, space: SpaceId, part: Snapshot) -> set[tuple[str, int]]:
+        """The nodes of which a vector index needs another row; those that only gained source turns keep theirs."""
+        words = self._words.get(None)
+        found: set[tuple[str, int]] = set()
+        for row in np.flatnonzero(np.isin(part.types, list(searchable_types()))).tolist():
+            known = None if words is None else words.document(space, part.ids[row])
+            if known is None or not part.active[row] or known.description != part.descriptions[row]:
+                found.add((space, int(part.keys[row])))
+        return found
 
     def _room(self) -> int:
         """Number of changed nodes that may be taken over: what they replace stays in an index of words as dead rows."""
@@ -156,7 +171,7 @@ class SpaceIndexes:
 
 
 class KeptIndexes:
-    """A cache of the indexes of spaces, which stay valid as long as the spaces do not change; not thread-safe.
+    """A cache of the indexes of spaces, which take over what changes, or are made anew; not thread-safe.
 
     It asks the store each time whether a space has changed, so that a question sees everything that this process or
     another has added or forgotten before it.

@@ -27,21 +27,13 @@ class _Kept:
     nodes: _Nodes
     found: OrderedDict[str, tuple[Condition, frozenset[NodeId]]] = field(default_factory=OrderedDict)
 
-    def with_changed(self, standing: Standing, changed: _Nodes) -> _Kept:
-        """The same as the space stands later, when some nodes are new or were taken from other turns."""
-        found = OrderedDict(
-            (name, (condition, (nodes - changed.keys()) | _satisfying(changed, condition)))
-            for name, (condition, nodes) in self.found.items()
-        )
-        return _Kept(standing, {**self.nodes, **changed}, found)
-
 
 def _satisfying(nodes: _Nodes, condition: Condition) -> frozenset[NodeId]:
     return frozenset(node for node, (kind, said) in nodes.items() if all(condition(each, kind) for each in said))
 
 
 class KnownTurns:
-    """The nodes of the spaces that were last asked with a filter, each space until it changes: turns, or all nodes.
+    """The nodes of the spaces that were last asked with a filter: turns, or all nodes; what changes is read again.
 
     Several threads may use it.
 
@@ -94,9 +86,16 @@ class KnownTurns:
     def _read(self, space: SpaceId, standing: Standing, node_type: str | None, kept: _Kept | None) -> _Kept:
         """What is to be known of a space: all of it, or what has changed since it was read."""
         part = None if kept is None else self._graph.part_since(space, kept.standing.revision)
-        if kept is None or part is None:
+        if kept is None or part is None or len(part.nodes) > len(kept.nodes):
             return _Kept(standing, self._graph.said_in(space, node_type))
-        return kept.with_changed(standing, self._graph.said_in(space, node_type, keys=part.nodes))
+        changed = self._graph.said_in(space, node_type, keys=part.nodes)
+        with self._lock:
+            found = OrderedDict(kept.found)
+        if not changed:
+            return _Kept(standing, kept.nodes, found)
+        for name, (condition, nodes) in found.items():
+            found[name] = condition, nodes.difference(changed) | _satisfying(changed, condition)
+        return _Kept(standing, {**kept.nodes, **changed}, found)
 
     def drop(self, spaces: Iterable[SpaceId]) -> None:
         """Keep nothing of these spaces any longer."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,6 +32,7 @@ _HNSW = {"M": 16, "efConstruction": 200}
 _HNSW_EF = 256
 #: Rows in one request.
 BATCH = 1_000
+_REMEMBERED = 20_000
 #: Primary key of the row in which a collection describes itself, in a space that no search can name.
 SELF = "self"
 _NO_SPACE = ""
@@ -88,6 +90,7 @@ class Collection:
         self.name = name
         self.spec = spec
         self._full = namespace + name
+        self._last_written: dict[tuple[str, int], None] = {}  # in the order in which they were written
 
     @property
     def version(self) -> str:
@@ -148,14 +151,26 @@ class Collection:
                 for row, vector in batch
             ]  # fmt: skip
             self._write(written, are_new=are_new)
+        self._remember((row.space, row.node_key) for row in rows)
+
+    def _remember(self, nodes: Iterable[tuple[str, int]]) -> None:
+        self._last_written.update(dict.fromkeys(nodes))
+        for node in list(itertools.islice(self._last_written, max(0, len(self._last_written) - _REMEMBERED))):
+            del self._last_written[node]
+
+    def has_written(self, nodes: Iterable[tuple[str, int]]) -> bool:
+        """Whether nodes, by space and key, are among the last 20,000 of which this object wrote or deleted a row."""
+        return all(node in self._last_written for node in nodes)
 
     def _write(self, rows: Sequence[dict[str, Any]], *, are_new: bool) -> None:
         self._client.upsert(self._full, rows)
 
     def delete_nodes(self, space: str, node_keys: Iterable[int]) -> None:
         """Remove nodes of a space, but not from views of it."""
-        for batch in batches([primary_key(space, key) for key in node_keys], BATCH):
+        keys = list(node_keys)
+        for batch in batches([primary_key(space, key) for key in keys], BATCH):
             self._client.delete(self._full, filter=among(batch))
+        self._remember((space, key) for key in keys)
 
     def delete_space(self, space: str) -> None:
         """Remove all rows of a space, but not of views of it."""

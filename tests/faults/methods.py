@@ -277,6 +277,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "delete_nodes": lambda at: at.collection.delete_nodes(at.name, at.keys),
         "delete_space": lambda at: at.collection.delete_space(f"{at.name}*"),
         "count": lambda at: at.collection.count(at.name),
+        "has_written": lambda at: at.collection.has_written([(at.name, key) for key in at.keys]),
         "node_keys": lambda at: at.collection.node_keys(at.name),
         "rows": lambda at: at.collection.rows(at.name),
         "vectors": lambda at: at.collection.vectors(at.name, at.keys),
