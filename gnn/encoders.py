@@ -129,6 +129,10 @@ class GraphEncoder(nn.Module):
         self.register_buffer("block_mask", (~start.isnan()).float(), persistent=False)
         self.edge_features = nn.Parameter(torch.zeros(len(rows), EDGE_FEATURES, len(BLOCKS)))
 
+    def single_weights(self) -> list[nn.Parameter]:
+        """The parameters that have a learning rate of their own, since each number weighs a whole block."""
+        return [self.own, self.prior, self.bias_traits]
+
     def edge_logits(self, inputs: GraphInputs, traits: Tensor) -> Tensor:
         """Edge logits (see the module's docstring), one per content block, [edges, 3]; 0 before training.
 
@@ -271,6 +275,10 @@ class HGTConvEncoder(MixingEncoder):
             heads = math.gcd(config.text_dim, _HGTCONV_HEADS)
             metadata = [*node_types(self.relations)], edges
             self.layer = HGTConv(config.text_dim, config.text_dim, metadata, heads=heads)
+
+    def single_weights(self) -> list[nn.Parameter]:
+        """Those of every graph encoder, and the share of the layer."""
+        return [*super().single_weights(), self.share]
 
     def forward(self, inputs: GraphInputs) -> TurnVectors:
         """Encode all turns of a graph; see ``GraphEncoder.forward``."""

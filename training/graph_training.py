@@ -108,7 +108,7 @@ class GraphTraining(RankingModule):
     def configure_optimizers(self) -> Any:
         """AdamW with linear warm-up; one parameter group each for single weights, edge features and attention."""
         nodes, queries, config = self.network.nodes, self.network.queries, self.config
-        scalars = [nodes.own, nodes.prior, nodes.bias_traits, *queries.parameters(), self.log_scale]
+        scalars = [*nodes.single_weights(), *queries.parameters(), self.log_scale]
         edges = [nodes.edge_features, nodes.own_traits]
         grouped = {id(parameter) for parameter in [*scalars, *edges]}
         attention = [parameter for parameter in self.parameters() if id(parameter) not in grouped]

@@ -149,10 +149,10 @@ def test_each_kind_of_parameter_has_its_own_rate_which_rises_over_the_warm_up(en
         name: (group_of[id(parameter)]["initial_lr"], group_of[id(parameter)]["weight_decay"])
         for name, parameter in module.named_parameters()
     }
-    of_layer = {name for name in found if name.startswith(("network.nodes.layer.", "network.nodes.share"))}
-    wanted |= dict.fromkeys(of_layer, (1.0, 0.5))
+    of_layer = {name for name in found if name.startswith("network.nodes.layer.")}
+    wanted |= dict.fromkeys(of_layer, (1.0, 0.5)) | {"network.nodes.share": (2.0, 0.0)}
     assert found == {name: values for name, values in wanted.items() if name in found}
-    assert len(found) - len(of_layer) == (11 if encoder == "hgt" else 8)
+    assert len(found) - len(of_layer) == {"hgt": 11, "mixing": 8, "hgtconv": 9}[encoder]
     assert bool(of_layer) == (encoder == "hgtconv")
     rates = []
     for _ in range(5):
