@@ -26,7 +26,8 @@ def variants_of(settings: Settings) -> dict[str, Mapping[str, Any]]:
 
     return {
         "mixing": {"model.encoder": "mixing"},
-        "hgtconv": {"model.encoder": "hgtconv"},
+        # Its layer is larger than our attention, whose rate would leave it as it was drawn.
+        "hgtconv": {"model.encoder": "hgtconv", "training.lr": 1e-3},
         "mixing, no pre-training": {"model.encoder": "mixing", "training.pretrain_epochs": 0},
         "no attention": {"training.lr": 0.0},
         "priors alone": {"training.lr": 0.0, "training.edge_lr": 0.0},
