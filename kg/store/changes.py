@@ -6,7 +6,7 @@ changed since (``part_since``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
@@ -63,8 +63,10 @@ def count(connection: Connection, space: SpaceId, nodes: Iterable[int] | None = 
         connection.execute(update(tables.nodes).where(tables.nodes.c.key.in_(keys)).values(changed_in=now))
 
 
-def part_since(connection: Connection, space: SpaceId, revision: int) -> Neighbourhood | None:
-    """The nodes that have changed since a revision of a space, with the turns that they were taken from.
+def part_since(
+    connection: Connection, space: SpaceId, revision: int, types: Collection[str] | None
+) -> Neighbourhood | None:
+    """The nodes of some types, or all, that have changed since a revision of a space, with their source turns.
 
     Returns:
         These nodes, which are all still there; None if anything else may have changed as well.
@@ -73,7 +75,8 @@ def part_since(connection: Connection, space: SpaceId, revision: int) -> Neighbo
     if row is None or not row.renewed_in <= revision <= row.revision:
         return None
     nodes, sources = tables.nodes.c, tables.provenance.c
-    keys = connection.scalars(select(nodes.key).where(nodes.space == space, nodes.changed_in > revision)).all()
+    query = select(nodes.key).where(nodes.space == space, nodes.changed_in > revision)
+    keys = connection.scalars(query if types is None else query.where(nodes.type.concat("").in_(sorted(types)))).all()
     turns = {row.turn_key for row in rows_in(connection, select(sources.turn_key), sources.node_key, sorted(keys))}
     return Neighbourhood((), tuple(sorted(keys)), tuple(sorted(turns)), ())
 

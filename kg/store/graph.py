@@ -413,13 +413,20 @@ class Store(Conversations, Queues):
             self._require(connection, space)
             return neighbourhood.around(connection, space, changed, families=families, hops=hops, most=most)
 
-    def part_since(self, space: SpaceId, revision: int) -> Neighbourhood | None:
+    def part_since(
+        self, space: SpaceId, revision: int, *, types: Collection[str] | None = None
+    ) -> Neighbourhood | None:
         """The nodes that have changed since a revision of a space, with the turns that they were taken from.
 
         None if anything else may have changed as well, or the revision is of an earlier space of that name.
+
+        Args:
+            space: The space.
+            revision: The revision.
+            types: Leaves out nodes of other types, such as the entity of a speaker, which each turn of his changes.
         """
         with self._mapped_errors(), export.consistent_read(self._engine) as connection:
-            return changes.part_since(connection, space, revision)
+            return changes.part_since(connection, space, revision, types)
 
     def exported(self) -> Iterator[tuple[int, str]]:
         """All that the store holds as the lines of an export (see ``portable``), each with the number of all rows."""

@@ -10,8 +10,6 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from locigraph.kg.errors import InvalidVectorError
 from locigraph.kg.joint import side_by_side
 from locigraph.kg.schema import EPISODE, searchable_types
@@ -128,7 +126,9 @@ class SpaceIndexes:
         if self._is_joint or len(self._spaces) != 1:
             return False
         (space,) = self._spaces
-        part = self._store.part_since(space, versions[space][0]) if space in versions else None
+        if space not in versions:
+            return False
+        part = self._store.part_since(space, versions[space][0], types=searchable_types())
         if part is None or len(part.nodes) > self._room():
             return False
         self._changed += len(part.nodes)
@@ -150,7 +150,7 @@ class SpaceIndexes:
         """The nodes of which a vector index needs another row; those that only gained source turns keep theirs."""
         words = self._words.get(None)
         found: set[tuple[str, int]] = set()
-        for row in np.flatnonzero(np.isin(part.types, list(searchable_types()))).tolist():
+        for row in range(part.num_nodes):
             known = None if words is None else words.document(space, part.ids[row])
             if known is None or not part.active[row] or known.description != part.descriptions[row]:
                 found.add((space, int(part.keys[row])))

@@ -85,7 +85,8 @@ class KnownTurns:
 
     def _read(self, space: SpaceId, standing: Standing, node_type: str | None, kept: _Kept | None) -> _Kept:
         """What is to be known of a space: all of it, or what has changed since it was read."""
-        part = None if kept is None else self._graph.part_since(space, kept.standing.revision)
+        types = None if node_type is None else (node_type,)
+        part = None if kept is None else self._graph.part_since(space, kept.standing.revision, types=types)
         if kept is None or part is None or len(part.nodes) > len(kept.nodes):
             return _Kept(standing, self._graph.said_in(space, node_type))
         changed = self._graph.said_in(space, node_type, keys=part.nodes)

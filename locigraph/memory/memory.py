@@ -896,7 +896,8 @@ class Memory:
         Raises:
             UnknownSpaceError: If there is no such space.
             CheckpointError: If no checkpoint can be read.
-            LocigraphError: If the question or ``turn_ids`` is empty, or the graph does not have one of ``turn_ids``.
+            LocigraphError: If the question or ``turn_ids`` is empty, the graph does not have one of ``turn_ids``, or
+                the checkpoint is one of ``hgtconv``, whose scores cannot be decomposed.
         """
         options.check_question(question)
         options.check_positive("top_k", top_k)
