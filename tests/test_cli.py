@@ -1006,7 +1006,7 @@ def test_build_then_recall_is_v2_without_a_flag_and_goes_on_with_every_later_fil
         ("serve", "rules-spacy: "),
         ("recall", "(--llm); null for the default"),
         ("evaluate", "(--llm); null for the default"),
-        ("ablate", "mixing; mixing, no pre-training; no attention"),
+        ("ablate", "mixing; hgtconv; mixing, no pre-training; no attention"),
     ],
 )
 def test_help_says_what_a_command_does_and_takes(command: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
