@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
 import numpy as np
+from numpy.typing import NDArray
 
 from locigraph.kg.language.terms import terms
 from locigraph.kg.schema import searchable_types
@@ -41,16 +43,22 @@ class _Space:
     def __init__(self) -> None:
         self.index: Bm25Index[NodeId] = Bm25Index()
         self.documents: dict[NodeId, Document] = {}
-        # By row of the index, removed rows included.
-        self.types: list[str] = []
+        # By row of the index, removed rows included. An array of numbers is read by NumPy without a copy.
+        self.types = array("q")
         self.ids: list[NodeId] = []
+        self._number_of: dict[str, int] = {}
         self.last_day: date | None = None
 
     def add(self, document: Document) -> None:
         self.index.add(document.node_id, terms(document.description))
         self.documents[document.node_id] = document
-        self.types.append(document.type)
+        self.types.append(self._number_of.setdefault(document.type, len(self._number_of)))
         self.ids.append(document.node_id)
+
+    def of_types(self, types: Sequence[str]) -> NDArray[np.bool_]:
+        """Whether each row is of one of the types."""
+        wanted = np.fromiter((kind in types for kind in self._number_of), dtype=bool, count=len(self._number_of))
+        return wanted[np.asarray(self.types)] if len(wanted) else np.zeros(0, dtype=bool)
 
     def remove(self, node_id: NodeId) -> None:
         if node_id in self.documents:
@@ -139,9 +147,7 @@ class LexicalIndex:
         the search; None allows all.
         """
         loaded = self._space(space, as_of)
-        allowed = np.ones(len(loaded.types), dtype=bool)
-        if types is not None:
-            allowed &= np.isin(np.asarray(loaded.types, dtype=np.str_), list(types))
+        allowed = np.ones(len(loaded.types), dtype=bool) if types is None else loaded.of_types(types)
         if only is not None:
             allowed &= np.fromiter((node in only for node in loaded.ids), dtype=bool, count=len(loaded.ids))
         scored = loaded.index.search(terms(query), top_k=top_k, allowed=allowed)
