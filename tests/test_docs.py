@@ -33,8 +33,19 @@ def test_commands_and_files_named_in_a_document_exist(document: Path) -> None:
         assert f"\n{target}:" in makefile
 
 
-def test_the_readme_can_be_read_in_a_few_minutes() -> None:
-    assert len((ROOT / "README.md").read_text().split()) <= 900
+def _words(*documents: Path) -> int:
+    return sum(len(document.read_text().split()) for document in documents)
+
+
+@pytest.mark.parametrize(
+    ("document", "most"), [("README.md", 900), ("CHANGELOG.md", 1_500), ("docs/architecture.md", 2_500)]
+)
+def test_a_document_that_all_read_is_short(document: str, most: int) -> None:
+    assert _words(ROOT / document) <= most
+
+
+def test_all_documents_but_the_page_of_the_api_can_be_read_in_two_hours() -> None:
+    assert _words(*({*(ROOT / "docs").rglob("*.md")} - {api_page.PAGE})) <= 30_000
 
 
 def _headings(document: Path) -> set[str]:
