@@ -7,7 +7,7 @@ takes one file and one row.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from locigraph.kg.errors import LocigraphError, nearest, shortened
 
@@ -82,6 +82,10 @@ class Table(Mapping[str, RowT]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._rows
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The row of a name, or the default if no row has it; ``Mapping`` would make an error with the nearest name."""
+        return self._rows.get(name, default)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)
