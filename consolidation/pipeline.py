@@ -38,7 +38,10 @@ _EXTRACTOR, _VERSIONS = "extractor", "extractor_versions"
 
 def refuse_other_extractor(store: Store, space: SpaceId, extractor: Extractor) -> None:
     """Raise ConsolidationError if another extractor has built a space."""
-    builder = built_by(store, space)
+    _refuse_other_than(built_by(store, space), space, extractor)
+
+
+def _refuse_other_than(builder: str | None, space: SpaceId, extractor: Extractor) -> None:
     if builder not in (None, extractor.name):
         raise ConsolidationError(
             f"space {space!r} was built by {builder!r}, not {extractor.name!r}; a graph must not be built by two "
@@ -110,11 +113,10 @@ class Consolidator:
         Raises:
             ConsolidationError: If another extractor has built the space.
         """
-        self._store.require_space(space)
-        # Of several processes that begin at the same time, the first decides.
-        self._store.remember_first(of_space(_EXTRACTOR, space), self._extractor.name)
-        refuse_other_extractor(self._store, space, self._extractor)
         pending = self._store.turns(space, state=TurnState.PENDING)
+        # Of several processes that begin at the same time, the first decides.
+        builder = self._store.remember_first(of_space(_EXTRACTOR, space), self._extractor.name)
+        _refuse_other_than(builder, space, self._extractor)
         if not pending:
             return
         if isinstance(self._extractor, MeteredExtractor):

@@ -30,11 +30,12 @@ def test_of_two_extractors_that_begin_at_the_same_time_only_one_builds_the_graph
     class Raced(Store):
         """A store of which another process builds a space just after it was found unbuilt."""
 
-        def require_space(self, space: SpaceId) -> None:
-            super().require_space(space)
+        def turns(self, space: SpaceId, *, state: TurnState | None = None) -> list[Turn]:
+            found = super().turns(space, state=state)
             with Store(tmp_path / "graph.sqlite") as other:
                 if not other.nodes(space):
                     Consolidator(other, FakeExtractor(name="first"), FakeEncoder(), FakeContext()).run(space)
+            return found
 
     with Raced(tmp_path / "graph.sqlite") as raced:
         raced.append_turns([make_turn(0, "one")])

@@ -43,4 +43,4 @@ def test_an_addition_takes_as_many_transactions_however_large_its_space_is(place
                 memory.add(**SALE | {"text": f"I sold boat {number}.", "turn_id": f"t{number}"})
             counts.append(transactions())
     assert counts[1:] == counts[1:2] * 39
-    assert counts[-1] <= 14
+    assert counts[-1] <= 12
