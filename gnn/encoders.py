@@ -285,7 +285,7 @@ class HGTConvEncoder(MixingEncoder):
         vectors = super().forward(inputs)
         if self.layer is None:
             return vectors
-        data = to_hetero_data(inputs, self.relations).to(str(inputs.text.device))
+        data = to_hetero_data(inputs, self.relations)
         kinds = [(row.source, row.name, EPISODE) for row in self.relations]
         out = self.layer(data.x_dict, {kind: data[kind].edge_index for kind in kinds})[EPISODE]
         return replace(vectors, text=vectors.text + self.share * out)

@@ -21,7 +21,7 @@ def to_hetero_data(inputs: GraphInputs, relations: Sequence[NetworkRelation]) ->
     ``relations`` are those that the graph was made with.
 
     Returns:
-        Each node store has ``x`` (the text embeddings), ``lexical``, ``context``, ``traits`` and ``row``, the node's
+        On the device of the graph's features. Each node store has ``x`` (the text embeddings), ``lexical``, ``context``, ``traits`` and ``row``, the node's
         row in the snapshot; each edge store has ``edge_index``. Edge types are ``(source, name of the relation,
         "episode")`` and ``("episode", "rev_" + name, source)``.
     """
@@ -32,12 +32,12 @@ def to_hetero_data(inputs: GraphInputs, relations: Sequence[NetworkRelation]) ->
     for position, kind in enumerate(node_types(relations)):
         nodes = (inputs.node_type == position).nonzero().squeeze(1)
         place[nodes] = torch.arange(len(nodes), device=nodes.device)
-        store = data[kind]
-        store.x, store.lexical, store.context = inputs.text[nodes], inputs.lexical[nodes], inputs.context[nodes]
-        store.traits, store.row = inputs.traits[nodes], inputs.rows[nodes]
+        store, there = data[kind], inputs.on_device(nodes)
+        store.x, store.lexical, store.context = inputs.text[there], inputs.lexical[there], inputs.context[there]
+        store.traits, store.row = inputs.traits[there], inputs.on_device(inputs.rows[nodes])
     for position, relation in enumerate(relations):
         edges = inputs.relation == position
-        ends = torch.stack([place[inputs.source[edges]], place[inputs.target[edges]]])
+        ends = inputs.on_device(torch.stack([place[inputs.source[edges]], place[inputs.target[edges]]]))
         data[relation.source, relation.name, EPISODE].edge_index = ends
         data[EPISODE, f"rev_{relation.name}", relation.source].edge_index = ends.flip(0)
     return data
