@@ -21,9 +21,9 @@ def to_hetero_data(inputs: GraphInputs, relations: Sequence[NetworkRelation]) ->
     ``relations`` are those that the graph was made with.
 
     Returns:
-        On the device of the graph's features. Each node store has ``x`` (the text embeddings), ``lexical``, ``context``, ``traits`` and ``row``, the node's
-        row in the snapshot; each edge store has ``edge_index``. Edge types are ``(source, name of the relation,
-        "episode")`` and ``("episode", "rev_" + name, source)``.
+        On the device of the graph's features. Each node store has ``x`` (text embeddings), ``lexical``, ``context``,
+        ``traits`` and ``row``, the node's row in the snapshot; each edge store has ``edge_index``. Edge types are
+        ``(source, name of the relation, "episode")`` and ``("episode", "rev_" + name, source)``.
     """
     from torch_geometric.data import HeteroData
 
