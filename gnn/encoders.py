@@ -268,12 +268,12 @@ class HGTConvEncoder(MixingEncoder):
         super().__init__(config)
         self.share = nn.Parameter(torch.zeros(1))
         self.layer: nn.Module | None = None
+        self._edge_types = [(row.source, row.name, EPISODE) for row in self.relations]
         if self.relations:
             from torch_geometric.nn import HGTConv  # takes seconds, since it also loads data sets
 
-            edges = [(row.source, row.name, EPISODE) for row in self.relations]
             heads = math.gcd(config.text_dim, _HGTCONV_HEADS)
-            metadata = [*node_types(self.relations)], edges
+            metadata = [*node_types(self.relations)], self._edge_types
             self.layer = HGTConv(config.text_dim, config.text_dim, metadata, heads=heads)
 
     def single_weights(self) -> list[nn.Parameter]:
@@ -286,8 +286,7 @@ class HGTConvEncoder(MixingEncoder):
         if self.layer is None:
             return vectors
         data = to_hetero_data(inputs, self.relations)
-        kinds = [(row.source, row.name, EPISODE) for row in self.relations]
-        out = self.layer(data.x_dict, {kind: data[kind].edge_index for kind in kinds})[EPISODE]
+        out = self.layer(data.x_dict, {kind: data[kind].edge_index for kind in self._edge_types})[EPISODE]
         return replace(vectors, text=vectors.text + self.share * out)
 
 
