@@ -113,16 +113,18 @@ class Consolidator:
         Raises:
             ConsolidationError: If another extractor has built the space.
         """
-        pending = self._store.turns(space, state=TurnState.PENDING)
-        # Of several processes that begin at the same time, the first decides.
-        builder = self._store.remember_first(of_space(_EXTRACTOR, space), self._extractor.name)
+        with self._store.reading():
+            pending, builder = self._store.turns(space, state=TurnState.PENDING), built_by(self._store, space)
+            revision = self._store.revision(space)
+        if builder is None:  # of several processes that begin at the same time, the first decides
+            builder = self._store.remember_first(of_space(_EXTRACTOR, space), self._extractor.name)
         _refuse_other_than(builder, space, self._extractor)
         if not pending:
             return
         if isinstance(self._extractor, MeteredExtractor):
             _remember_version(self._store, space, self._extractor.version)
         state, self._cached_state = self._cached_state, None
-        if state is None or state.space != space or state.revision != self._store.revision(space):
+        if state is None or state.space != space or state.revision != revision:
             state, pending = self._read(space)
         state.extend(pending)
         left = len(pending) if most is None else most

@@ -40,6 +40,19 @@ class ByteCache(Generic[Key, Value]):
                 self._kept.move_to_end(key)
                 return self._kept[key][0]
         value = make()
+        self.put(key, value)
+        return value
+
+    def find(self, key: Key) -> Value | None:
+        """The value of a key; None if it is not kept."""
+        with self._lock:
+            if key not in self._kept:
+                return None
+            self._kept.move_to_end(key)
+            return self._kept[key][0]
+
+    def put(self, key: Key, value: Value) -> None:
+        """Keep the value of a key, unless it is too large."""
         size = self._size(value)
         with self._lock:
             self._drop(key)
@@ -48,7 +61,6 @@ class ByteCache(Generic[Key, Value]):
                 self._held += size
             while self._held > self._most:
                 self._drop(next(iter(self._kept)))
-        return value
 
     def drop(self, key: Key) -> None:
         """Forget the value of a key, if it is kept."""

@@ -116,10 +116,16 @@ def is_foreign(
     with readable_errors():
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         (objects,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+
+    def stored_id() -> int:
+        return int(connection.execute("PRAGMA application_id").fetchone()[0])
+
+    if found := stored_id():
+        return found != application_id
     is_unmarked_ours = not (version or objects) or is_earlier(connection)
-    # Read the id last: a thread that creates the file at the same time sets the id before it adds further tables.
-    (stored_id,) = connection.execute("PRAGMA application_id").fetchone()
-    return bool(stored_id != application_id) if stored_id else not is_unmarked_ours
+    # Read again: a thread that creates the file at the same time sets the id before it adds further tables.
+    found = stored_id()
+    return found != application_id if found else not is_unmarked_ours
 
 
 @contextmanager

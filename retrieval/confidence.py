@@ -141,7 +141,8 @@ class ConfidentRetriever(WrappingRetriever):
         found = self._retriever.retrieve(query, space, as_of=as_of, top_k=max(top_k, READ))
         scores = [hit.score - hit.signals.get("looked_up", 0.0) for hit in found.hits]
         if self.confidence is None:  # a search for more hits of the same question tells nothing new
-            judged = [replace(hit, score=score) for hit, score in zip(found.hits, scores, strict=True)]
+            pairs = zip(found.hits, scores, strict=True)
+            judged = [hit if score == hit.score else replace(hit, score=score) for hit, score in pairs]
             judged = sorted(judged, key=lambda hit: -hit.score)[:READ]
             features = features_of(query, judged, self._speakers_of(space, [hit.node_id for hit in judged]))
             self._odds = None if features is None else log_odds(features)

@@ -10,7 +10,7 @@ import secrets
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.errors import UnknownSpaceError
 from locigraph.kg.schema import EPISODE, schema_hash
 from locigraph.kg.snapshot import Snapshot
-from locigraph.kg.store import IDENTITY, Store
+from locigraph.kg.store import Store
 from locigraph.kg.store.standing import Standing
 from locigraph.kg.types import SpaceId
 from locigraph.kg.views import View
@@ -32,6 +32,7 @@ from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS, REFRESH_LOC
 from locigraph.retrieval.index.hot_spaces import HotSearch, HotSpaces
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.index.milvus_collection import Collection
+from locigraph.retrieval.index.unwritten_rows import MOST_ROWS, UnwrittenRows
 from locigraph.retrieval.protocols import GraphVectors
 from locigraph.retrieval.text.node_vectors import embed_lacking, embedded_snapshot, snapshot_with_vectors
 from locigraph.training.checkpoint import Checkpoint
@@ -104,7 +105,8 @@ class LiveEmbeddings:
     the collection is what a full refresh would write, up to the tolerance, whatever has been appended or forgotten in
     between.
 
-    Spaces that are written, or searched for the second time, are also kept in memory and searched there.
+    Spaces that are written, or searched for the second time, are also kept in memory and searched there. An embedded
+    index gets what changes in such spaces later, many rows at once.
 
     Args:
         store: The graph.
@@ -150,7 +152,13 @@ class LiveEmbeddings:
             if self._refreshed(progress=progress, writer=writer, is_first=True) is not None:
                 return len(spaces)
             collection = self._required()
-        return self._write_due(collection, spaces)[1]
+        collection, written = self._write_due(collection, spaces)
+        self._write_out(collection)
+        return written
+
+    def due(self, changed: Mapping[SpaceId, int]) -> list[SpaceId]:
+        """The spaces among changed ones, each with the number of its last change, that searches have to wait for."""
+        return [space for space, number in changed.items() if number > self._last.unwritten.reflects(space)]
 
     def current(self, standings: Mapping[SpaceId, Standing]) -> GraphVectors:
         """Bring the collection up to date for some spaces and return it; make it if this checkpoint has none in use.
@@ -169,7 +177,7 @@ class LiveEmbeddings:
             collection = self._required()  # another process may have added turns since, which are due again
         found = self._searchable(self._write_due(collection, spaces)[0], spaces)
         if self._index.is_embedded:  # no other process writes to it
-            self._last.settled |= {space: replace(each, is_due=False) for space, each in standings.items()}
+            self._last.settled |= standings
         return found
 
     def held(self, standings: Mapping[SpaceId, Standing]) -> GraphVectors | None:
@@ -284,6 +292,7 @@ class LiveEmbeddings:
         collection = self._in_use()
         if collection is None:
             return []
+        self._write_out(collection)
         collection.synchronise()
         found = []
         for space in self._store.spaces() if spaces is None else spaces:
@@ -336,7 +345,7 @@ class LiveEmbeddings:
         if not self._index.has(GRAPH_ALIAS):
             return None
         collection = self._index.open(GRAPH_ALIAS)
-        if not collection.spec.may_be_of(self._store.setting(IDENTITY)):
+        if not collection.spec.may_be_of(self._store.known_identity()):
             raise IndexMismatchError(
                 f"index {self._index.uri!r} holds the graph embeddings of another store; give each store its "
                 "own index with --index.uri"
@@ -346,17 +355,19 @@ class LiveEmbeddings:
 
     def _write_due(self, collection: Collection, spaces: Sequence[SpaceId]) -> tuple[Collection, int]:
         """Write the spaces that are due; returns the collection in use, and how many were written."""
-        due = self._due(collection, spaces)
+        with self._store.reading():
+            due = self._due(collection, spaces)
+            changed = {space: self._changed_nodes(space)[1] for space in due}
         if due:
-            self._embed(due)
+            self._embed({space: nodes for space, nodes in changed.items() if nodes})
             with self._store.held(GRAPH_ALIAS, is_shared=True):  # no refresh puts another collection in use meanwhile
                 collection = self._required()
                 written: dict[SpaceId, int] = {}
                 for space in due:
                     with self._store.held(f"{GRAPH_ALIAS}/{space}"):
                         written |= self._write(collection, space)
-                        if self._index.is_embedded and self._last.is_whole(space):
-                            continue  # nobody else writes it: it can be made durable together with the next ones
+                        if self._can_wait(space):
+                            continue  # it can be made durable together with the next ones
                         self._acknowledge(collection, written)
                         written = {}
                         with suppress(UnknownSpaceError):  # forgotten by another process meanwhile
@@ -364,12 +375,26 @@ class LiveEmbeddings:
                                 # Beside what had changed, it lacked rows.
                                 self._acknowledge(collection, self._write(collection, space))
                 self._acknowledge(collection, written)
+                if len(self._last.unwritten) > MOST_ROWS:
+                    self._write_out(collection)
         self._synchronise(collection, spaces)
         return collection, len(due)
 
-    def _embed(self, due: Sequence[SpaceId]) -> None:
+    def _can_wait(self, space: SpaceId) -> bool:
+        """Whether nobody else reads or writes the rows of a space, of which the collection lacks none."""
+        return self._index.is_embedded and self._last.is_whole(space)
+
+    def _write_out(self, collection: Collection) -> None:
+        """Give the index what only searches in memory have found so far."""
+        self._remember_writes_to(collection)
+        self._acknowledge(collection, self._last.unwritten.write_to(collection))
+
+    def _changed_nodes(self, space: SpaceId) -> tuple[int, frozenset[int] | None]:
+        """See ``Store.changed_nodes``; without what searches in memory reflect already."""
+        return self._store.changed_nodes(space, after=self._last.unwritten.reflects(space))
+
+    def _embed(self, changed: Mapping[SpaceId, frozenset[int]]) -> None:
         """Embed the texts of what has changed in several spaces together, which takes less time than one by one."""
-        changed = {space: nodes for space in due if (nodes := self._store.changed_nodes(space)[1])}
         with suppress(UnknownSpaceError):  # forgotten meanwhile
             embed_lacking(
                 self._store,
@@ -401,7 +426,7 @@ class LiveEmbeddings:
     def _due(self, collection: Collection, spaces: Sequence[SpaceId]) -> list[SpaceId]:
         """The spaces among some whose embeddings changes have made out of date, or that lack rows."""
         self._remember_writes_to(collection)
-        changed = self._store.changed_spaces()
+        changed = {*self.due(self._store.changed_spaces())}
         unknown = [space for space in spaces if space not in changed and not self._last.is_whole(space)]
         if len(unknown) > _COUNTED_ONE_BY_ONE:
             stored, turns = collection.counts(), self._store.counts_of_type(EPISODE)
@@ -418,9 +443,11 @@ class LiveEmbeddings:
     def _write(self, collection: Collection, space: SpaceId) -> dict[SpaceId, int]:
         """Write a space; returns it with the number of the last change that is written, to be acknowledged."""
         self._remember_writes_to(collection)  # a refresh may have put another one in use since
-        number, changed = self._store.changed_nodes(space)
+        with self._store.reading():
+            number, changed = self._changed_nodes(space)
+            is_own = self._is_own(space)
         try:
-            if not self._is_own(space):
+            if not is_own:
                 self._last.forget(space)
                 collection.synchronise()
             if changed is not None and not changed:
@@ -428,36 +455,45 @@ class LiveEmbeddings:
                     self._last.found(space, is_whole=True)  # another process was faster
                     return {}
                 changed = None
-            if changed is None or not self._write_changed(collection, space, changed):
+            written = None if changed is None else self._write_changed(collection, space, changed, number)
+            if written is None:
                 # Listed first: if the process dies after it has counted the words, all turns must be written by whoever
                 # is next, since their vectors are still those of the earlier counts.
                 self._store.list_changed([space])
                 number, _ = self._store.changed_nodes(space)
                 self._write_whole(collection, space)
+                written = {space: number}
         except UnknownSpaceError:  # forgotten by another process meanwhile, which its indexer deletes
             self._last.forget(space)
             return {}
-        return {space: number}
+        return written
 
     def _is_own(self, space: SpaceId) -> bool:
         """Whether this process wrote the embeddings of a space last."""
         return self._last.is_token(self._store.embedded_by([space]).get(space))
 
-    def _write_changed(self, collection: Collection, space: SpaceId, changed: frozenset[int]) -> bool:
-        """Write the turns that changed nodes reach; False, with nothing written, if the whole space must be."""
-        statistics = self._statistics(collection, space)
-        if statistics is None or self._store.count_of_type(space, EPISODE) >= RENEWED_AT * statistics.turns:
-            return False
+    def _write_changed(
+        self, collection: Collection, space: SpaceId, changed: frozenset[int], number: int
+    ) -> dict[SpaceId, int] | None:
+        """Write the turns that changed nodes reach, in an embedded index as soon as enough of them wait for it.
+
+        Returns:
+            As ``_write``; None, with nothing written, if the whole space must be.
+        """
         relations = self.checkpoint.network.nodes.relations
-        part = self._store.neighbourhood(
-            space,
-            changed,
-            families={relation.family for relation in relations},
-            hops=max((relation.hops for relation in relations), default=0),
-            most=_MOST_REACHED,
-        )
+        with self._store.reading():
+            statistics = self._statistics(collection, space)
+            if statistics is None or self._store.count_of_type(space, EPISODE) >= RENEWED_AT * statistics.turns:
+                return None
+            part = self._store.neighbourhood(
+                space,
+                changed,
+                families={relation.family for relation in relations},
+                hops=max((relation.hops for relation in relations), default=0),
+                most=_MOST_REACHED,
+            )
         if part is None:
-            return False
+            return None
         snapshot = embedded_snapshot(self._store, space, self._encoder, part=part)
         wanted = snapshot.active & np.isin(snapshot.keys, part.episodes)
         rows, vectors = encode_graph(
@@ -469,15 +505,22 @@ class LiveEmbeddings:
         moved = self._moved(known, nodes, vectors)
         left = np.flatnonzero(~snapshot.active & np.isin(snapshot.keys, part.episodes))
         archived = {int(snapshot.keys[row]): snapshot.ids[row] for row in left.tolist()}
-        collection.upsert(snapshot_rows(space, snapshot, rows[moved]), vectors[moved])
-        collection.delete_nodes(space, sorted({*part.gone, *archived}))
+        gone, written = {*part.gone, *archived}, snapshot_rows(space, snapshot, rows[moved])
+        if not gone and self._can_wait(space):
+            self._last.hot.change(space, snapshot, rows[moved], vectors[moved])
+            if space in self._last.hot:
+                self._last.unwritten.add(space, number, written, vectors[moved])
+                return {}
+        collection.upsert(written, vectors[moved])
+        collection.delete_nodes(space, sorted(gone))
         self._last.hot.change(space, snapshot, rows[moved], vectors[moved], gone=archived.values())
         if part.gone:  # their IDs are not known any more
             self._last.hot.drop([space])
-        return True
+        return {space: number}
 
     def _write_whole(self, collection: Collection, space: SpaceId) -> None:
         """Count the words of a space again, and write all its turns whose vectors move."""
+        self._write_out(collection)  # what is known of its rows is then what the collection holds
         snapshot = self._snapshot(space)
         statistics, rows, vectors = encode_anew(self.checkpoint, snapshot, device=self._device)
         require_usable(self.checkpoint, vectors)
@@ -519,6 +562,8 @@ class LiveEmbeddings:
     def _searchable(self, collection: Collection, spaces: Sequence[SpaceId]) -> GraphVectors:
         """The collection for searches of spaces that are up to date in it."""
         self._remember_writes_to(collection)
+        if not self._last.hot.holds(spaces):
+            self._write_out(collection)
         for space in spaces:
             if space not in self._last.hot and self._last.is_asked_again(space):
                 self._fill(collection, space)
@@ -567,6 +612,7 @@ class _LastWritten:
         collection: The collection.
         name: Its own name; empty if it was not asked for yet.
         hot: Copies of its spaces.
+        unwritten: Rows that only these copies hold so far.
         statistics: Counts of words of spaces that this process wrote last.
         seen: State of each space as of which everything written to a server can be read.
         settled: How spaces stood when they were last brought up to date.
@@ -576,6 +622,7 @@ class _LastWritten:
     collection: Collection | None = None
     name: str = ""
     hot: HotSpaces = field(default_factory=HotSpaces)
+    unwritten: UnwrittenRows = field(default_factory=UnwrittenRows)
     statistics: ByteCache[SpaceId, LexicalStatistics | None] = field(
         default_factory=lambda: ByteCache(_STATISTICS_BYTES, lambda each: 0 if each is None else each.nbytes)
     )
@@ -595,7 +642,10 @@ class _LastWritten:
 
     def are_settled(self, standings: Mapping[SpaceId, Standing]) -> bool:
         """See ``LiveEmbeddings.are_settled``."""
-        return all(not each.is_due and self.settled.get(space) == each for space, each in standings.items())
+        return all(
+            self.settled.get(space) == each and each.due <= self.unwritten.reflects(space)
+            for space, each in standings.items()
+        )
 
     def found(self, space: SpaceId, *, is_whole: bool) -> bool:
         """Note whether the collection holds all turns of a space; returns it."""
@@ -609,6 +659,7 @@ class _LastWritten:
         self.settled.pop(space, None)
         self.statistics.drop(space)
         self.hot.drop([space])
+        self.unwritten.drop(space)
 
     def written(
         self,

@@ -54,6 +54,8 @@ class Store(Conversations, Queues):
     the constructor's arguments and errors.
     """
 
+    _identity: str | None = None
+
     # --- schema and settings -------------------------------------------------------------------------------
 
     def relation_labels(self, space: SpaceId) -> dict[str, RelationLabel]:
@@ -82,7 +84,16 @@ class Store(Conversations, Queues):
 
     def identity(self) -> str:
         """Random identifier of this store; the first call generates and writes it."""
-        return self.remember_first(IDENTITY, secrets.token_hex(32))
+        found = self.known_identity()
+        if found is None:
+            found = self._identity = self.remember_first(IDENTITY, secrets.token_hex(32))
+        return found
+
+    def known_identity(self) -> str | None:
+        """The same; None if it was not generated yet."""
+        if self._identity is None:
+            self._identity = self.setting(IDENTITY)
+        return self._identity
 
     def spent(self, space: SpaceId) -> dict[tuple[str, str], Spent]:
         """Usage of language models by turn and stage; usage for no turn, or for forgotten turns, is under ``""``."""

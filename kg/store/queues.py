@@ -78,14 +78,18 @@ class Queues(Database):
         with self._read() as connection:
             return {SpaceId(space): int(number) for space, number in connection.execute(query)}
 
-    def changed_nodes(self, space: SpaceId) -> tuple[int, frozenset[int] | None]:
+    def changed_nodes(self, space: SpaceId, *, after: int = 0) -> tuple[int, frozenset[int] | None]:
         """What has changed in a space since its graph embeddings were computed.
+
+        Args:
+            space: The space.
+            after: Number of the last change that was seen to already; only later ones are looked at.
 
         Returns:
             (The number of the last change, 0 if there is none; keys of nodes that are new, changed or gone, or that are
             turns with other edges, or None if anything may have changed).
         """
-        query = select(_CHANGED.seq, _CHANGED.node_key).where(_CHANGED.space == space)
+        query = select(_CHANGED.seq, _CHANGED.node_key).where(_CHANGED.space == space, _CHANGED.seq > after)
         with self._read() as connection:
             rows = connection.execute(query).all()
         keys = [row.node_key for row in rows]

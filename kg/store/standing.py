@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, bindparam, exists, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from locigraph.kg.store.statements import chunks
 from locigraph.kg.store.tables import changed_spaces, spaces, turns
@@ -21,7 +21,8 @@ class Standing:
         revision: Its revision number; see ``Store.revision``.
         pending: Number of its turns that are not consolidated yet.
         failed: Number of its turns whose consolidation failed.
-        is_due: Whether its graph embeddings have to be brought up to date.
+        due: Number of its last change that its graph embeddings in the index do not reflect; 0 if there is none. It
+            does not count for equality.
         expires_at: When the first of its turns is to be forgotten, in seconds since 1970; None if none is.
     """
 
@@ -29,7 +30,7 @@ class Standing:
     revision: int
     pending: int
     failed: int
-    is_due: bool
+    due: int = field(compare=False)
     expires_at: int | None = None
 
 
@@ -45,7 +46,10 @@ _ALL = select(
         select(func.count()).where(turns.c.space == _SPACE, turns.c.state == state).scalar_subquery().label(state.value)
         for state in (TurnState.PENDING, TurnState.FAILED)
     ),
-    exists().where(changed_spaces.c.space == _SPACE).label("due"),
+    select(func.coalesce(func.max(changed_spaces.c.seq), 0))
+    .where(changed_spaces.c.space == _SPACE)
+    .scalar_subquery()
+    .label("due"),
     select(func.min(turns.c.expires_at)).where(turns.c.space == _SPACE).scalar_subquery().label("expires_at"),
 ).order_by(_SPACE)
 _NAMED = _ALL.where(_SPACE.in_(bindparam("named", expanding=True)))
@@ -58,6 +62,6 @@ def standings(connection: Connection, named: Sequence[SpaceId] | None) -> dict[S
     else:
         rows = [row for part in chunks(named) for row in connection.execute(_NAMED, {"named": list(part)})]
     return {
-        SpaceId(name): Standing(Scope(user, agent), revision, pending, failed, bool(is_due), expires_at)
-        for name, user, agent, revision, pending, failed, is_due, expires_at in rows
+        SpaceId(name): Standing(Scope(user, agent), revision, pending, failed, int(due), expires_at)
+        for name, user, agent, revision, pending, failed, due, expires_at in rows
     }

@@ -144,9 +144,10 @@ class GraphWriter:
         store, extractor = self._store, self._extractor
         if isinstance(extractor, MeteredExtractor):
             extractor.ledger.bind(store)
-        known = store.standings(spaces)
-        waiting = [space for space in spaces if space in known and known[space].pending]
-        pending = [turn for space in waiting for turn in store.turns(space, state=TurnState.PENDING)]
+        with store.reading():
+            known = store.standings(spaces)
+            waiting = [space for space in spaces if space in known and known[space].pending]
+            pending = [turn for space in waiting for turn in store.turns(space, state=TurnState.PENDING)]
         if not pending:
             return False
         is_more = most is not None and len(pending) > most

@@ -14,7 +14,7 @@ from locigraph.assembly.settings import DEFAULT, CorpusSettings, EncoderSettings
 from locigraph.kg.corpora import Corpus, load_corpus
 from locigraph.kg.counts import counted, is_or_are
 from locigraph.kg.errors import LocigraphError, MissingStoreError, abridged, shortened
-from locigraph.kg.store import IDENTITY, Store
+from locigraph.kg.store import Store
 from locigraph.kg.store.engine import file_of
 from locigraph.kg.store.standing import Standing
 from locigraph.kg.types import Question, SpaceId
@@ -200,7 +200,7 @@ def vector_index(settings: IndexSettings, store: Store, *, is_reader: bool = Fal
                 "with --index.uri"
             )
         return MilvusIndex(uri, is_reader=is_reader)
-    identity = (store.setting(IDENTITY) or "") if is_reader else store.identity()
+    identity = (store.known_identity() or "") if is_reader else store.identity()
     namespace = f"store_{identity[:_IDENTITY_LENGTH]}_"
     return MilvusIndex(uri, access=settings, namespace=namespace, is_reader=is_reader)
 

@@ -91,9 +91,11 @@ class KnownNodes:
                 self._kept.pop(space, None)
 
     def _read(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, KnownNode]:
-        origins, replaced = self._graph.origins_of(space, ids), self._graph.replacements_of(space, ids)
+        with self._graph.reading():
+            origins, replaced = self._graph.origins_of(space, ids), self._graph.replacements_of(space, ids)
+            nodes = self._graph.nodes(space, ids=ids)
         found = {node: KnownNode(None, origins.get(node, ())) for node in ids}
-        for node in self._graph.nodes(space, ids=ids):
+        for node in nodes:
             by = replaced.get(node.id, ())
             if node.type in dated_types():  # their valid time is their date
                 until = by[0].day if by else None

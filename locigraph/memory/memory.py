@@ -684,7 +684,7 @@ class Memory:
             standings = dict(ChainMap(*map(dict, found)))
             done = outcome(partial(self._parts.bring_up_to_date, standings))
             is_done = not isinstance(done, Exception)
-            return {space: replace(each, is_due=False) for space, each in standings.items()} if is_done else {}
+            return {space: replace(each, due=0) for space, each in standings.items()} if is_done else {}
 
     def recall_at_once(self, questions: Sequence[Mapping[str, Any]]) -> list[Recalled | Exception | None]:
         """Answer those among several questions for which nothing has to be brought up to date first.

@@ -178,7 +178,7 @@ class Parts:
         """Write pending updates to the indexes; does nothing if the memory is read-only."""
         if self.is_readonly:
             return
-        if self.has_forgotten or self.graph.outbox_size() or self.due_spaces():
+        if self.has_forgotten or self.graph.outbox_size() or (self.graph.changed_spaces() and self.live() is not None):
             self.drain()
             if (embeddings := self.live()) is not None:
                 embeddings.update()
@@ -186,8 +186,9 @@ class Parts:
 
     def due_spaces(self) -> int:
         """Number of spaces whose graph embeddings are due; 0 without a usable checkpoint, whatever the store lists."""
-        changed = len(self.graph.changed_spaces())
-        return changed if changed and self.live() is not None else 0
+        changed = self.graph.changed_spaces()
+        found = self.live() if changed else None
+        return 0 if found is None else len(found.due(changed))
 
     def live(self) -> LiveEmbeddings | None:
         """The graph embeddings; None, with the reason in ``why_no_v2``, if no checkpoint can be used."""
@@ -307,8 +308,10 @@ class Parts:
         by_graph = row.searches_graph_embeddings
         is_settled = by_graph and self._embeddings is not None and self._embeddings.are_settled(asked.standings)
         if row.needs_index and not is_settled:
-            room = _DUE_AT_MOST if by_graph and not self.graph.has_forgotten() else 0
-            if self.graph.outbox_size() > room:
+            with self.graph.reading():
+                room = _DUE_AT_MOST if by_graph and not self.graph.has_forgotten() else 0
+                is_due = self.graph.outbox_size() > room
+            if is_due:
                 self.drain()
         if row.uses_adapter and not by_graph:
             from locigraph.assembly.graphs import embed_all

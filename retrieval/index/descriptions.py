@@ -17,7 +17,7 @@ from tqdm import tqdm
 from locigraph.kg.counts import counted
 from locigraph.kg.schema import EPISODE, schema_hash, searchable_types
 from locigraph.kg.snapshot import Snapshot
-from locigraph.kg.store import IDENTITY, Store
+from locigraph.kg.store import Store
 from locigraph.kg.times import epoch
 from locigraph.kg.types import NodeStatus, SpaceId
 from locigraph.retrieval.errors import IndexMismatchError
@@ -110,7 +110,7 @@ class DescriptionIndexer:
             return self._write_due(progress)
 
     def _is_of_another_store(self, collection: Collection) -> bool:
-        return not collection.spec.may_be_of(self._store.setting(IDENTITY))
+        return not collection.spec.may_be_of(self._store.known_identity())
 
     def _is_left_behind(self) -> bool:
         """Whether the embedded index was left by another store; False if it is damaged, which its use will report."""

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from locigraph.kg.byte_cache import ByteCache
 from locigraph.kg.embedded_text import WINDOWS, windows
 from locigraph.kg.errors import abridged, how_to_install
 from locigraph.kg.files import MAKE_ROOM, is_of_disk, make_private_folder, opened_sqlite
@@ -53,7 +54,7 @@ _HALF = "@bfloat16"
 _CHECKSUM = 7
 # On CPU 32 is faster than 128, since texts are short and smaller batches need less padding.
 _BATCH = 32
-_REMEMBERED = 16  # more texts at once are not a question
+_REMEMBERED_BYTES = 4 * 2**20  # two thousand vectors
 
 _LOG = logging.getLogger(__name__)
 
@@ -105,8 +106,8 @@ class CachedTextEncoder:
             self._cache = Path(own) / "cache.sqlite"
             self._unwritable = cache if cache.exists() else None
         self._plain: CachedTextEncoder | None = None
-        #: The texts of the last call by their digests, and their vectors: a question is often searched with repeatedly.
-        self._last: tuple[list[bytes], NDArray[np.float32]] | None = None
+        #: Vectors by the digests of their texts, since a text is often asked for several times in a row.
+        self._last = _vectors_kept()
         self.encoded = 0  # number of texts that the model itself had to encode since construction
         with self._connect() as connection:
             connection.execute("PRAGMA journal_mode=WAL")
@@ -138,11 +139,11 @@ class CachedTextEncoder:
             Embeddings of length 1, float32 [texts, dim].
         """
         digests = [_digest(text) for text in texts]
-        last = self._last
-        if last is not None and last[0] == digests:
-            return last[1].copy()
         unique = dict(zip(digests, texts, strict=True))
-        vector_of = self._read(list(unique))
+        kept = self._last  # one and the same, also if another thread forgets texts
+        found = {digest: vector for digest in unique if (vector := kept.find(digest)) is not None}
+        others = [digest for digest in unique if digest not in found]
+        vector_of = found | (self._read(others) if others else {})
         missing = [digest for digest in unique if digest not in vector_of]
         if missing:
             # Texts of similar length share a batch, which wastes least on padding; each part is saved when it is done.
@@ -156,10 +157,9 @@ class CachedTextEncoder:
                     bar.update(len(part))
         if not digests:
             return np.zeros((0, 0), dtype=np.float32)
-        vectors = np.stack([vector_of[digest] for digest in digests])
-        if len(digests) <= _REMEMBERED:
-            self._last = digests, vectors.copy()
-        return vectors
+        for digest in others:
+            kept.put(digest, vector_of[digest].copy())  # a row of a batch would hold all of it
+        return np.stack([vector_of[digest] for digest in digests])
 
     def load(self) -> None:
         """Load the model now instead of when the first text is encoded that the cache does not hold.
@@ -184,7 +184,7 @@ class CachedTextEncoder:
                 "writable and run forget again"
             )
         for encoder in plain_and_adapted(self):
-            encoder._last = None
+            encoder._last = _vectors_kept()
         with self._connect() as connection:
             with connection:
                 # By model, with which the primary key begins: otherwise each text is searched for in the whole table.
@@ -267,6 +267,10 @@ class CachedTextEncoder:
             raise TextEncoderError(f"model {self._name!r} returned NaN or infinite values; try dtype float32")
         self.encoded += len(texts)
         return result
+
+
+def _vectors_kept() -> ByteCache[bytes, NDArray[np.float32]]:
+    return ByteCache(_REMEMBERED_BYTES, lambda vector: vector.nbytes)
 
 
 def _used_bytes(connection: sqlite3.Connection) -> int:

@@ -326,6 +326,7 @@ def test_searches_in_memory_find_what_searches_of_the_index_find(place: Place) -
         if count == 25:
             place.forget(SPACE, turns[3].turn_id)
         searched = place.live.current(place.store.standings([SPACE]))
+        place.live.update()
         for top_k in (1, 5, 100):
             query = draw.normal(size=place.checkpoint.vector_dim).astype(np.float32)
             scope = SearchFilter(SPACE, ("episode",), turns[10].spoken_at if top_k == 5 else None)
