@@ -20,9 +20,9 @@ from locigraph.consolidation.blueprint import (
 )
 from locigraph.consolidation.dating import days_of
 from locigraph.consolidation.resolution import concept_key, concept_label, entity_key, full_name
-from locigraph.consolidation.space_state import EPISODE_REF, SUPERSEDED_BY, SpaceState
+from locigraph.consolidation.space_state import EPISODE_REF, SpaceState
 from locigraph.kg.language.dated_texts import Days, dated, undated
-from locigraph.kg.schema import ARCHIVED_BY, EPISODE, MERGED_BY, MERGED_INTO, dated_types
+from locigraph.kg.schema import ARCHIVED_BY, EPISODE, MERGED_BY, MERGED_INTO, SUPERSEDED_BY, dated_types
 from locigraph.kg.times import day_end, day_start
 from locigraph.kg.types import GraphChange, NewNode, NewRelation, NodeId, NodeStatus, NodeUpdate, Turn
 

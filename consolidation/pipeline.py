@@ -20,9 +20,10 @@ from locigraph.consolidation.blueprint import Blueprint, Wording, check_blueprin
 from locigraph.consolidation.change import ChangeBuilder, merge_topics
 from locigraph.consolidation.errors import ConsolidationError
 from locigraph.consolidation.protocols import Context, ContextSource, Extractor, MeteredExtractor
-from locigraph.consolidation.space_state import SUPERSEDED_BY, SpaceState
+from locigraph.consolidation.space_state import SpaceState
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.errors import OutdatedChangeError, UnknownNodeError
+from locigraph.kg.schema import SUPERSEDED_BY
 from locigraph.kg.store import Store
 from locigraph.kg.store.remembered import of_space
 from locigraph.kg.types import GraphChange, NewNode, Node, NodeId, SpaceId, Turn, TurnState

@@ -25,7 +25,7 @@ from locigraph.consolidation.replies import Form, named, nonblank_line
 from locigraph.consolidation.visibility import worded_since
 from locigraph.kg.counts import Counts, counted
 from locigraph.kg.embedded_text import TextEncoder
-from locigraph.kg.schema import fact_types
+from locigraph.kg.schema import SUPERSEDED_BY, fact_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.store.remembered import of_space
@@ -185,7 +185,7 @@ class Reflector:
 
     def _facts(self, space: SpaceId) -> _Facts:
         seen = self._store.snapshot(space, embedding_model=self._encoder.model_id)
-        outdated = seen.source[seen.relations == "SUPERSEDED_BY"]
+        outdated = seen.source[seen.relations == SUPERSEDED_BY]
         behind: dict[NodeId, set[NodeId]] = {}
         for edge in np.flatnonzero(seen.relations == "DERIVED_FROM_FACT").tolist():
             behind.setdefault(seen.ids[seen.source[edge]], set()).add(seen.ids[seen.target[edge]])
@@ -351,7 +351,7 @@ class Reflector:
             if is_stopped():
                 break
             behind = self._store.nodes(facts.seen.space, ids=sorted(reflection.facts), include_archived=True)
-            is_end = (facts.seen.relations == "SUPERSEDED_BY") & np.isin(
+            is_end = (facts.seen.relations == SUPERSEDED_BY) & np.isin(
                 facts.seen.source, [facts.seen.row_of[node.id] for node in behind]
             )
             ends = facts.seen.recorded_at[facts.seen.target[is_end]].tolist()

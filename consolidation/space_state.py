@@ -20,6 +20,7 @@ from locigraph.kg.schema import (
     MERGED_INTO,
     NAMED_TYPES,
     RELATION_LABELS,
+    SUPERSEDED_BY,
     RelationLabel,
     dated_types,
     plannable_types,
@@ -28,8 +29,6 @@ from locigraph.kg.store import Store
 from locigraph.kg.types import Node, NodeId, NodeStatus, SpaceId, Turn, TurnId
 
 _MOST_LABELS = 12
-#: Label of the edge from an outdated node to the one that replaced it.
-SUPERSEDED_BY = "SUPERSEDED_BY"
 #: Temporary id of the turn's episode node; its colon distinguishes it from the refs of a plan.
 EPISODE_REF = "turn:episode"
 

@@ -61,6 +61,8 @@ class RelationLabel:
 COINED_FAMILY = "RELATED_TO"
 #: Type of the nodes that represent turns; only these have graph embeddings.
 EPISODE = "episode"
+#: Label of the edge from a node to one that has replaced it.
+SUPERSEDED_BY = "SUPERSEDED_BY"
 #: Node types for things that many turns mention; two nodes of such a type may mean the same and be merged.
 NAMED_TYPES = ("entity", "concept")
 #: Attributes of an archived node that was merged into another: the ID of that node, and what merged them:

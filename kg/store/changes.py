@@ -14,7 +14,7 @@ from locigraph.kg.store import tables
 from locigraph.kg.store.neighbourhood import Neighbourhood
 from locigraph.kg.store.statements import chunks, rows_in
 from locigraph.kg.store.tables import changed_spaces, outbox, spaces
-from locigraph.kg.types import SpaceId
+from locigraph.kg.types import NodeId, SpaceId, TurnId
 
 # Above this number of changed nodes a space is embedded as a whole.
 _NODES_LISTED = 5_000
@@ -53,8 +53,8 @@ def count(connection: Connection, space: SpaceId, nodes: Iterable[int] | None = 
     Args:
         connection: A connection within a transaction.
         space: The space.
-        nodes: Keys of the nodes that are new, or have changed, or have other source turns now; None if anything may
-            have changed.
+        nodes: Keys of the nodes that are new, or have changed, or have other source turns now, or that something has
+            replaced; None if anything may have changed.
     """
     revision = spaces.c.revision + 1
     values = {"revision": revision, **({"renewed_in": revision} if nodes is None else {})}
@@ -71,14 +71,40 @@ def part_since(
     Returns:
         These nodes, which are all still there; None if anything else may have changed as well.
     """
-    row = connection.execute(select(spaces.c.revision, spaces.c.renewed_in).where(spaces.c.space == space)).first()
-    if row is None or not row.renewed_in <= revision <= row.revision:
+    if not _is_followed(connection, space, revision):
         return None
     nodes, sources = tables.nodes.c, tables.provenance.c
     query = select(nodes.key).where(nodes.space == space, nodes.changed_in > revision)
     keys = connection.scalars(query if types is None else query.where(nodes.type.concat("").in_(sorted(types)))).all()
     turns = {row.turn_key for row in rows_in(connection, select(sources.turn_key), sources.node_key, sorted(keys))}
     return Neighbourhood((), tuple(sorted(keys)), tuple(sorted(turns)), ())
+
+
+def names_since(
+    connection: Connection, space: SpaceId, revision: int
+) -> tuple[frozenset[NodeId], frozenset[TurnId]] | None:
+    """IDs of the nodes that have changed since a revision of a space, and of the turns that they were taken from.
+
+    None if anything else may have changed as well.
+    """
+    if not _is_followed(connection, space, revision):
+        return None
+    nodes, sources, turns = tables.nodes.c, tables.provenance.c, tables.turns.c
+    changed = tables.nodes.outerjoin(tables.provenance, sources.node_key == nodes.key)
+    query = (
+        select(nodes.id, turns.turn_id)
+        .select_from(changed.outerjoin(tables.turns, turns.key == sources.turn_key))
+        .where(nodes.space == space, nodes.changed_in > revision)
+    )
+    rows = connection.execute(query).all()
+    named = frozenset(TurnId(row.turn_id) for row in rows if row.turn_id is not None)
+    return frozenset(NodeId(row.id) for row in rows), named
+
+
+def _is_followed(connection: Connection, space: SpaceId, revision: int) -> bool:
+    """Whether what has changed since a revision of a space is told by its nodes."""
+    row = connection.execute(select(spaces.c.revision, spaces.c.renewed_in).where(spaces.c.space == space)).first()
+    return row is not None and bool(row.renewed_in <= revision <= row.revision)
 
 
 def post(connection: Connection, space: SpaceId, keys: Sequence[int], action: str) -> None:

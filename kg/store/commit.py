@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from locigraph.kg.errors import StoreError, UnknownNodeError, UnknownTurnError, UnknownTypeError, nearest
-from locigraph.kg.schema import EPISODE, RELATION_LABELS
+from locigraph.kg.schema import EPISODE, RELATION_LABELS, SUPERSEDED_BY
 from locigraph.kg.store import changes, embeddings, labels, remembered, tables, turns
 from locigraph.kg.store.statements import dialect_insert, insert_or_keep, rows_in
 from locigraph.kg.times import epoch, moment, optional_epoch
@@ -66,7 +66,10 @@ class Commit:
         self._drop_relations()
         changes.post(self._connection, change.space, touched, "upsert")
         changes.list_changed(self._connection, change.space, [*touched, *self._turns_with_other_edges()])
-        changes.count(self._connection, change.space, [*touched, *(key for key, *_ in self._provenance)])
+        ends = [relation.source for relation in change.relations if relation.label == SUPERSEDED_BY]
+        ends += [source for source, label, _ in change.dropped if label == SUPERSEDED_BY]
+        changed = [*touched, *(key for key, *_ in self._provenance), *map(self._key, ends)]
+        changes.count(self._connection, change.space, changed)
         for name, value in change.remembered.items():
             remembered.put(self._connection, name, value)
         if change.turn_id is not None:

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, bindparam, exists, func, select, update
 
 from locigraph.kg.errors import StoreError, UnknownSpaceError
-from locigraph.kg.schema import EPISODE
+from locigraph.kg.schema import EPISODE, SUPERSEDED_BY
 from locigraph.kg.store import retention, sequence, tables, tombstones
 from locigraph.kg.store import standing as standing_
 from locigraph.kg.store import turns as turns_
@@ -62,7 +62,7 @@ def _replacements() -> Select[Any]:
         .join(own, (own.c.node_key == nodes.c.key) & own.c.worded)
         .join(other, (other.c.turn_key == own.c.turn_key) & other.c.worded)
         .join(fact, fact.c.key == other.c.node_key)
-        .join(relations, (relations.c.source == fact.c.key) & (relations.c.label == "SUPERSEDED_BY"))
+        .join(relations, (relations.c.source == fact.c.key) & (relations.c.label == SUPERSEDED_BY))
         .join(target, target.c.key == relations.c.target)
         .join(new, (new.c.node_key == target.c.key) & new.c.worded & (new.c.turn_key != own.c.turn_key))
         .join(turns, turns.c.key == new.c.turn_key)

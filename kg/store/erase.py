@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from locigraph.kg.errors import StoreError, shortened
 from locigraph.kg.language.terms import terms
-from locigraph.kg.schema import ARCHIVED_BY, MERGED_BY, MERGED_INTO, NAMED_TYPES
+from locigraph.kg.schema import ARCHIVED_BY, MERGED_BY, MERGED_INTO, NAMED_TYPES, SUPERSEDED_BY
 from locigraph.kg.store import (
     changes,
     embeddings,
@@ -136,8 +136,8 @@ def _reopen_superseded(connection: Connection, doomed: Sequence[int]) -> None:
     relations, nodes, versions = tables.relations, tables.nodes, tables.node_versions
     gone = set(doomed)
     _inherit_successors(connection, gone)
-    successors = select(relations.c.target, relations.c.created_at).where(relations.c.label == "SUPERSEDED_BY")
-    superseded = select(relations.c.source, relations.c.created_at).where(relations.c.label == "SUPERSEDED_BY")
+    successors = select(relations.c.target, relations.c.created_at).where(relations.c.label == SUPERSEDED_BY)
+    superseded = select(relations.c.source, relations.c.created_at).where(relations.c.label == SUPERSEDED_BY)
     for closed in list(rows_in(connection, superseded, relations.c.target, sorted(doomed))):
         left = connection.execute(successors.where(relations.c.source == closed.source)).all()
         # Only supersession changes the end of a valid time, so the first version holds the node's own end.
@@ -161,7 +161,7 @@ def _inherit_successors(connection: Connection, doomed: AbstractSet[int]) -> Non
     One that states the same value again, as the attributes of a fact may tell, supersedes nothing.
     """
     relations = tables.relations.c
-    edges = select(tables.relations).where(relations.label == "SUPERSEDED_BY")
+    edges = select(tables.relations).where(relations.label == SUPERSEDED_BY)
     into = [edge for edge in rows_in(connection, edges, relations.target, sorted(doomed)) if edge.source not in doomed]
     out_of: dict[int, list[Any]] = {}
     for edge in rows_in(connection, edges, relations.source, sorted(doomed | {edge.source for edge in into})):

@@ -424,6 +424,14 @@ class Store(Conversations, Queues):
             self._require(connection, space)
             return neighbourhood.around(connection, space, changed, families=families, hops=hops, most=most)
 
+    def names_since(self, space: SpaceId, revision: int) -> tuple[frozenset[NodeId], frozenset[TurnId]] | None:
+        """IDs of the nodes that have changed since a revision of a space, and of the turns that they were taken from.
+
+        A node that something has replaced counts as changed. See ``part_since`` for None.
+        """
+        with self._read() as connection:
+            return changes.names_since(connection, space, revision)
+
     def part_since(
         self, space: SpaceId, revision: int, *, types: Collection[str] | None = None
     ) -> Neighbourhood | None:

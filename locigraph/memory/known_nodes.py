@@ -50,8 +50,12 @@ class KnownNode:
         return max((each.spoken_at for each in self.said if each.spoken_at is not None), default=None)
 
 
+def _letters(node: KnownNode) -> int:
+    return _OVERHEAD + len(node.text or "")
+
+
 class KnownNodes:
-    """The nodes that questions have found, each kept until its space changes; those used last, if there are many.
+    """The nodes that questions have found, each kept until it changes; those used last, if there are many.
 
     Several threads may use it.
 
@@ -70,11 +74,13 @@ class KnownNodes:
         """Nodes of a space that stands as given: at least those with these IDs."""
         with self._lock:
             then, kept, letters = self._kept.get(space, (None, {}, 0))
-        known, letters = (kept, letters) if then == standing else ({}, 0)
+        if then != standing:
+            kept, letters = self._unchanged(space, then, kept)
+        known = kept
         missing = [node for node in ids if node not in known]
         if missing:
             read = self._read(space, missing)
-            known, letters = known | read, letters + sum(_OVERHEAD + len(each.text or "") for each in read.values())
+            known, letters = known | read, letters + sum(map(_letters, read.values()))
         with self._lock:
             self._kept[space] = standing, known, letters
             self._kept.move_to_end(space)
@@ -89,6 +95,21 @@ class KnownNodes:
         with self._lock:
             for space in spaces:
                 self._kept.pop(space, None)
+
+    def _unchanged(
+        self, space: SpaceId, then: Standing | None, kept: dict[NodeId, KnownNode]
+    ) -> tuple[dict[NodeId, KnownNode], int]:
+        """The kept nodes that are as they were when the space stood as ``then``, and their size."""
+        changed = None if then is None or not kept else self._graph.names_since(space, then.revision)
+        if changed is None:
+            return {}, 0
+        nodes, turns = changed
+        same = {
+            node: each
+            for node, each in kept.items()
+            if node not in nodes and turns.isdisjoint(said.turn_id for said in each.said)
+        }
+        return same, sum(map(_letters, same.values()))
 
     def _read(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, KnownNode]:
         with self._graph.reading():

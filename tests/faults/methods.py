@@ -213,6 +213,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "origins_of": lambda at: at.store.origins_of(at.name, at.nodes),
         "replacements_of": lambda at: at.store.replacements_of(at.name, at.nodes),
         "said_in": lambda at: at.store.said_in(at.name),
+        "names_since": lambda at: at.store.names_since(at.name, 0),
         "part_since": lambda at: at.store.part_since(at.name, 0),
         "expired": lambda at: at.store.expired(datetime.now(UTC), [at.name]),
         "retry_turn": lambda at: at.store.retry_turn(at.name, at.turns[0]),
@@ -251,7 +252,8 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "snapshot": lambda at: at.store.snapshot(at.name, embedding_model=at.memory._encoder.model_id),
         **dict.fromkeys(
             (
-                "close", "empty_log", "faults", "identity", "spent_by_stage", "spaces", "scopes", "titles",
+                "close", "empty_log", "faults", "identity", "known_identity", "reading",
+                "spent_by_stage", "spaces", "scopes", "titles",
                 "retentions", "last_spoken", "misplaced", "read_outbox", "has_forgotten", "relist_outbox",
                 "acknowledge_outbox", "changed_spaces", "forgotten_count", "exported", "import_lines",
                 "counts_of_type", "keep_word_statistics",
@@ -324,6 +326,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "current": lambda at: at.up_to_date().search(_of_width(at), SearchFilter(at.name), top_k=100),
         "readable": lambda at: at.live.readable([at.name]).search(_of_width(at), SearchFilter(at.name), top_k=100),
         "held": lambda at: at.up_to_date() and at.live.held(at.store.standings([at.name])),
+        "due": lambda at: at.live.due({at.name: 10**9}),
         "are_settled": lambda at: at.live.are_settled(at.store.standings([at.name])),
         "drop": lambda at: at.live.drop([at.name]),
         "collection": lambda at: at.live.collection([at.name]).rows(at.name),

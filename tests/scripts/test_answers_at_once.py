@@ -213,6 +213,36 @@ def test_known_nodes_are_read_once_as_long_as_their_space_stands_and_only_so_man
         assert (gone.text, gone.speakers) == (None, frozenset())
 
 
+SAID = [
+    "My favourite tea is Assam.", "Who knows?", "My favourite tea is Darjeeling.", "The rent is 900 now.",
+    "Tom sold the boat.", "The rent is 950 now.", "My favourite tea is Ceylon.", "Tom bought another boat.",
+]  # fmt: skip
+
+
+@given(steps=st.lists(st.sampled_from([*SAID, "forget", "keep"]), min_size=2, max_size=9))
+@settings(max_examples=25, deadline=None)
+def test_what_is_kept_of_nodes_is_what_a_new_reader_reads_whatever_has_changed_in_between(
+    steps: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with Memory.open(tmp_path_factory.mktemp("known") / "memory.sqlite", checkpoint=None) as memory:
+        memory.add(**SALE, turn_id="first")
+        kept = KnownNodes(memory._graph)
+        for number, step in enumerate(steps):
+            if step == "forget":
+                turns = [turn.turn_id for turn in memory.turns("ana") if turn.turn_id != "first"]
+                if turns:
+                    memory.forget(space="ana", turn_ids=turns[:1])
+            elif step == "keep":
+                memory.set_retention("ana", days=3_000 + number)
+            else:
+                memory.add(space="ana", session="s1", speaker="Ana", text=step, turn_id=f"t{number}")
+            graph, space = memory._graph, SpaceId("ana")
+            standing = graph.standings([space])[space]
+            nodes = [node.id for node in graph.nodes(space, include_archived=True)]
+            known = kept.of(space, standing, nodes)
+            assert {node: known[node] for node in nodes} == KnownNodes(graph).of(space, standing, nodes)
+
+
 def test_an_error_of_one_question_names_nothing_of_the_spaces_of_others_that_are_asked_with_it(place: Path) -> None:
     with opened(place) as memory:
         memory.add(**SALE, user="ana")

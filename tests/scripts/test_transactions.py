@@ -43,4 +43,20 @@ def test_an_addition_takes_as_many_transactions_however_large_its_space_is(place
                 memory.add(**SALE | {"text": f"I sold boat {number}.", "turn_id": f"t{number}"})
             counts.append(transactions())
     assert counts[1:] == counts[1:2] * 39
+    assert counts[-1] <= 9
+
+
+def test_the_first_question_after_an_addition_takes_as_many_transactions_however_large_its_space_is(
+    place: Path,
+) -> None:
+    counts = []
+    with opened(place) as memory:
+        memory.add_many([SALE | {"text": f"I sold boat {n}.", "turn_id": f"t{n}"} for n in range(40)])
+        for number in range(40, 46):  # fewer than after which the words of the space are counted again
+            memory.recall("Who sold a boat?", space="ana")
+            memory.add(**SALE | {"text": f"I sold boat {number}.", "turn_id": f"t{number}"})
+            with _counted() as transactions:
+                memory.recall("Who sold a boat?", space="ana")
+            counts.append(transactions())
+    assert counts[2:] == counts[2:3] * 4
     assert counts[-1] <= 12

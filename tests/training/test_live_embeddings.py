@@ -22,6 +22,7 @@ from locigraph.kg.types import NodeId, SpaceId, Turn, TurnId
 from locigraph.retrieval.errors import IndexMismatchError, IndexUnavailableError
 from locigraph.retrieval.index.descriptions import DescriptionIndexer, Difference
 from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
+from locigraph.retrieval.index.hot_spaces import HotSpaces
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.index.milvus_collection import Collection, CollectionSpec, IndexRow
 from locigraph.retrieval.protocols import SearchFilter
@@ -170,7 +171,9 @@ def test_verify_sees_a_vector_that_is_not_what_the_checkpoint_gives(place: Place
 
 
 ACTIONS = st.lists(
-    st.tuples(st.sampled_from(["say", "say", "forget", "update", "refresh"]), st.sampled_from([SPACE, OTHER_SPACE])),
+    st.tuples(
+        st.sampled_from(["say", "say", "ask", "forget", "update", "refresh"]), st.sampled_from([SPACE, OTHER_SPACE])
+    ),
     max_size=8,
 )
 
@@ -190,6 +193,8 @@ def test_after_any_appends_forgets_and_refreshes_the_collection_is_that_of_the_w
                 place.say(left[space].pop(data.draw(st.integers(0, len(left[space]) - 1))))
             elif action == "forget" and len(held := place.store.turns(space)) > 1:
                 place.forget(space, data.draw(st.sampled_from([turn.turn_id for turn in held])))
+            elif action == "ask":
+                place.live.current(place.store.standings([space]))
             elif action == "update":
                 place.live.update()
             elif action == "refresh":
@@ -535,3 +540,101 @@ def test_a_space_that_has_changed_is_stale_although_it_has_as_many_turns(place: 
     place.store.list_changed([SPACE])
     with pytest.raises(StaleEmbeddingsError, match="3 of 3 turns have graph embeddings, and some may be outdated"):
         place.live.collection([SPACE])
+
+
+def found_of(place: Place, *spaces: SpaceId, live: LiveEmbeddings | None = None) -> set[TurnId]:
+    """The turns that a search of spaces finds, brought up to date first."""
+    searched = (live or place.live).current(place.store.standings(spaces))
+    query = np.ones(place.checkpoint.vector_dim, dtype=np.float32)
+    found = searched.search(query, SearchFilter(spaces if len(spaces) > 1 else spaces[0], ("episode",)), top_k=99)
+    return {TurnId(turn.rpartition(":")[2]) for match in found for turn in match.turn_ids}
+
+
+@pytest.fixture
+def waiting(place: Place) -> tuple[Turn, ...]:
+    """A space of 20 turns that is kept in memory, and the further ones, of which the first waits for the index."""
+    turns = long_talk(30)
+    place.say(*turns[:20])
+    found_of(place, SPACE)
+    place.say(turns[20])
+    found_of(place, SPACE)
+    place.live.update()
+    place.say(turns[21])
+    assert turns[21].turn_id in found_of(place, SPACE)
+    assert place.collection().count(SPACE) == 21
+    return turns[22:]
+
+
+def test_a_turn_that_searches_in_memory_find_is_due_for_the_index_but_not_for_searches(
+    place: Place, waiting: tuple[Turn, ...]
+) -> None:
+    changed = place.store.changed_spaces()
+    assert [*changed] == [SPACE]
+    assert place.live.due(changed) == []
+    assert place.live.held(place.store.standings([SPACE])) is not None
+    place.live.update()
+    assert place.store.changed_spaces() == {}
+    assert place.collection().count(SPACE) == 22
+    assert [found.is_clean for found in place.live.verify()] == [True]
+
+
+def test_an_embedded_index_gets_waiting_rows_when_there_are_many(
+    place: Place, waiting: tuple[Turn, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.say(waiting[0])
+    assert waiting[0].turn_id in found_of(place, SPACE)
+    assert place.collection().count(SPACE) == 21
+    monkeypatch.setattr("locigraph.training.live_embeddings.MOST_ROWS", 2)
+    place.say(waiting[1])
+    assert waiting[1].turn_id in found_of(place, SPACE)
+    assert place.collection().count(SPACE) == 24
+    assert place.store.changed_spaces() == {}
+
+
+def test_what_waited_for_the_index_when_a_process_died_is_found_by_the_next(
+    place: Place, waiting: tuple[Turn, ...]
+) -> None:
+    after = LiveEmbeddings(place.store, place.index, place.checkpoint, ENCODER)
+    assert len(found_of(place, SPACE, live=after)) == 22
+    assert place.collection().count(SPACE) == 22
+    assert [found.is_clean for found in after.verify()] == [True]
+
+
+def test_a_search_of_the_index_itself_finds_what_waited_for_it(
+    place: Place, waiting: tuple[Turn, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.say(*TURNS[OTHER_SPACE])
+    place.live.update()
+    place.say(waiting[0])
+    assert waiting[0].turn_id in found_of(place, SPACE)
+    monkeypatch.setattr(HotSpaces, "has_room", lambda *args: False)
+    place.live.drop([OTHER_SPACE])
+    assert waiting[0].turn_id in found_of(place, SPACE, OTHER_SPACE)  # not all of them are kept in memory
+    assert place.collection().count(SPACE) == 23
+
+
+def test_rows_that_the_index_could_not_take_wait_for_the_next_time(
+    place: Place, waiting: tuple[Turn, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            Collection, "upsert", lambda *args, **options: (_ for _ in ()).throw(IndexUnavailableError("full"))
+        )
+        with pytest.raises(IndexUnavailableError):
+            place.live.update()
+    assert len(found_of(place, SPACE)) == 22
+    place.live.update()
+    assert place.collection().count(SPACE) == 22
+    assert place.store.changed_spaces() == {}
+
+
+def test_a_turn_that_is_forgotten_while_it_waits_for_the_index_never_gets_there(
+    place: Place, waiting: tuple[Turn, ...]
+) -> None:
+    forgotten = long_talk(30)[21].turn_id
+    place.live.drop([SPACE])
+    place.forget(SPACE, forgotten)
+    assert forgotten not in found_of(place, SPACE)
+    place.live.update()
+    assert place.collection().count(SPACE) == 21
+    assert [found.is_clean for found in place.live.verify()] == [True]
