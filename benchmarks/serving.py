@@ -45,10 +45,11 @@ def question(number: int, spaces: int) -> dict[str, object]:
 
 
 @contextmanager
-def server(folder: Path) -> Iterator[str]:
+def server(folder: Path, dtype: str) -> Iterator[str]:
     """Run ``locigraph serve`` in a process of its own, and yield its address."""
     words = [sys.executable, "-m", "locigraph", "serve", "--store", str(folder / "memory.sqlite"), "--port", "0"]
     words += ["--requests_per_minute", "1000000", "--encoder.cache", str(folder / "cache.sqlite")]
+    words += ["--encoder.dtype", dtype]
     with (
         (folder / "log").open("w") as log,
         subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log, text=True) as child,
@@ -90,6 +91,7 @@ async def measure(address: str, options: argparse.Namespace) -> dict[str, object
                 await ask("recall", question(number, options.spaces))
         assert not errors, errors[0]
         took.clear()
+        print(f"measuring for {options.seconds:g} s", file=sys.stderr, flush=True)
         end = time.perf_counter() + options.seconds
 
         async def recalls(place: int) -> None:
@@ -142,8 +144,9 @@ def main() -> None:
     parser.add_argument(
         "--spaces", type=int, default=20, help="number of spaces among which turns and questions are divided"
     )
+    parser.add_argument("--dtype", default="float32", help="number format of the text encoder: float32 or bfloat16")
     options = records.options_of(parser)
-    with tempfile.TemporaryDirectory(prefix="serving-") as folder, server(Path(folder)) as address:
+    with tempfile.TemporaryDirectory(prefix="serving-") as folder, server(Path(folder), options.dtype) as address:
         found = asyncio.run(measure(address, options))
     print(json.dumps(found, indent=1))
     records.write(options, found)

@@ -1,11 +1,15 @@
-"""Reranking: a cross-encoder scores the best hits of a strategy again."""
+"""Reranking: a network that reads question and text together scores the best hits of a strategy again."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from locigraph.kg.errors import abridged
 from locigraph.kg.types import SpaceId
@@ -16,6 +20,80 @@ from locigraph.retrieval.wrapping import WrappingRetriever
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
+
+
+class Reranker(Protocol):
+    """Scores hits again.
+
+    Attributes:
+        depth: Number of the best hits that it reads.
+    """
+
+    depth: int
+
+    def rerank(self, query: str, hits: Sequence[Hit], texts: Sequence[str]) -> list[Hit]:
+        """Hits in their new order, best first, with the signal ``rerank``; those beyond ``depth`` come last.
+
+        Args:
+            query: The question.
+            hits: Hits, best first.
+            texts: Text of each hit that is read, [hits].
+        """
+        ...
+
+
+def combined(scores: NDArray[np.float64], others: NDArray[np.float64], *, weight: float) -> NDArray[np.float64]:
+    """The sum of two scores of the same hits, both standardised, the second with a weight, float64 [hits]."""
+    return _standardised(scores) + weight * _standardised(others)
+
+
+def _standardised(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    standardised: NDArray[np.float64] = (scores - scores.mean()) / (scores.std() + 1e-6)
+    return standardised
+
+
+class LearntReranker:
+    """Adds the scores of a reranker that ``locigraph train-reranker`` has trained to those of the strategy.
+
+    Of a long text it reads the part that shares most words with the question.
+
+    Args:
+        folder: Folder of the reranker.
+
+    Raises:
+        TextEncoderError: If there is none, or it is damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        from locigraph.retrieval.text.pair_scorer import read_reranker
+
+        self.trained = read_reranker(folder)
+        self.depth = int(self.trained.settings["depth"])
+        self._scorer = self.trained.scorer()
+        self._weight = float(self.trained.settings["weight"])
+
+    def rerank(self, query: str, hits: Sequence[Hit], texts: Sequence[str]) -> list[Hit]:
+        """See ``Reranker``; the new score is a sum of standardised scores, so it tells only the order."""
+        import torch
+
+        from locigraph.retrieval.text.pair_scorer import window_for
+
+        head, tail = list(hits[: self.depth]), list(hits[self.depth :])
+        if not head:
+            return tail
+        with torch.inference_mode():
+            read = self._scorer([query] * len(head), [window_for(query, text) for text in texts[: len(head)]])
+        others = read.double().numpy()
+        scores = combined(np.array([hit.score for hit in head]), others, weight=self._weight)
+        return _ranked(head, scores.tolist(), others.tolist()) + tail
+
+
+def _ranked(head: Sequence[Hit], scores: Sequence[float], signals: Sequence[float]) -> list[Hit]:
+    rescored = [
+        replace(hit, score=float(score), signals={**hit.signals, "rerank": float(signal)})
+        for hit, score, signal in zip(head, scores, signals, strict=True)
+    ]
+    return sorted(rescored, key=lambda hit: (-hit.score, hit.node_id))
 
 
 class CrossEncoderReranker:
@@ -34,24 +112,12 @@ class CrossEncoderReranker:
         self._model = self._load(model)
 
     def rerank(self, query: str, hits: Sequence[Hit], texts: Sequence[str]) -> list[Hit]:
-        """Hits in their new order, best first, with the cross-encoder's score as their score and as signal ``rerank``.
-
-        Hits beyond ``depth`` keep the strategy's scores and order, and come last whatever their score.
-
-        Args:
-            query: The question.
-            hits: Hits, best first.
-            texts: Text of each hit that the cross-encoder reads, [hits].
-        """
+        """See ``Reranker``; the new score is the cross-encoder's."""
         head, tail = list(hits[: self.depth]), list(hits[self.depth :])
         if not head:
             return tail
         scores = self._model.predict([(query, text) for text in texts[: self.depth]], show_progress_bar=False)
-        rescored = [
-            replace(hit, score=float(score), signals={**hit.signals, "rerank": float(score)})
-            for hit, score in zip(head, scores, strict=True)
-        ]
-        return sorted(rescored, key=lambda hit: (-hit.score, hit.node_id)) + tail
+        return _ranked(head, scores, scores) + tail
 
     def _load(self, model: str) -> CrossEncoder:
         from sentence_transformers import CrossEncoder
@@ -82,7 +148,7 @@ class RerankedRetriever(WrappingRetriever):
         reranker: Scores the hits again.
     """
 
-    def __init__(self, retriever: Retriever, reranker: CrossEncoderReranker) -> None:
+    def __init__(self, retriever: Retriever, reranker: Reranker) -> None:
         super().__init__(retriever)
         self._reranker = reranker
 

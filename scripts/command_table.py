@@ -70,6 +70,7 @@ COMMANDS = Table(
         Command("link", "memory", "link memories of a graph to their causes and to what they name"),
         Command("adapt", "training", "train an adapter of the text encoder on the questions of a corpus"),
         Command("train", "training", "train graph and query encoder on a built graph"),
+        Command("train-reranker", "training", "train a reranker of the best hits on the questions of a corpus"),
         Command("average", "training", "average the weights of several checkpoints"),
         Command(
             "reproduce",

@@ -147,6 +147,57 @@ class AdapterConfig:
 
 
 @dataclass(frozen=True)
+class RerankerConfig:
+    """Training of a reranker, and how its scores are used.
+
+    Attributes:
+        rank: Rank of the low-rank updates to the weights of the text encoder; at least that of its adapter.
+        epochs: Maximum number of epochs over the training questions.
+        patience: Number of epochs without a better validation score after which the training stops early.
+        questions: Maximum number of questions in a step, all about one space.
+        negatives: Number of turns that an answer is compared with.
+        hard: Two thirds of them are drawn from so many highest-ranked turns that are no answers.
+        depth: Number of turns of the search that a training draws from, and a validation reranks.
+        max_tokens: Length to which a question and a text together are cut, in tokens.
+        weight: Weight of the reranker's scores when it is used, beside those of the search; both are standardised.
+        shown: Number of hits that it reranks when it is used.
+        lr: Learning rate of the low-rank updates; it rises over the first steps, then falls linearly to 0.
+        head_lr: Likewise for the layers that make a score of the encoder's output.
+        warmup_steps: Number of steps over which the learning rate rises; at most a quarter of all steps.
+        weight_decay: Weight decay of AdamW.
+        dropout: Dropout rate on the input of the low-rank updates.
+        gradient_clip: Maximum norm of the gradient; 0 switches clipping off.
+    """
+
+    rank: int = 16
+    epochs: int = 2
+    patience: int = 2
+    questions: int = 16
+    negatives: int = 3
+    hard: int = 15
+    depth: int = 50
+    max_tokens: int = 96
+    weight: float = 0.5
+    shown: int = 30
+    lr: float = 3e-4
+    head_lr: float = 1e-3
+    warmup_steps: int = 50
+    weight_decay: float = 0.01
+    dropout: float = 0.0
+    gradient_clip: float = 1.0
+    ema_decay: ClassVar[float] = 0.0  # no moving average, since the learning rate falls to 0
+    spaces_per_step: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        counted = ("rank", "epochs", "patience", "questions", "negatives", "hard", "depth", "max_tokens", "shown")
+        rest = dict.fromkeys(("warmup_steps", "lr", "head_lr", "weight_decay", "gradient_clip", "weight"), 0)
+        most = {"rank": 384, "questions": 1_024, "negatives": 1_000, "depth": 10_000, "shown": 10_000}
+        _require(self, "reranker", at_least=dict.fromkeys(counted, 1) | rest, at_most=most)
+        if not 0 <= self.dropout < 1:
+            raise TrainingError(f"reranker.dropout is {self.dropout}; expected a share in [0, 1)")
+
+
+@dataclass(frozen=True)
 class TrainerConfig:
     """Where and how Lightning runs a training.
 

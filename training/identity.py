@@ -16,6 +16,8 @@ from locigraph.training.config import TrainerConfig
 CHECKPOINT_ALGORITHM = 7
 #: Likewise for adapters of the text encoder.
 ADAPTER_ALGORITHM = 4
+#: Likewise for rerankers.
+RERANKER_ALGORITHM = 1
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class RunIdentity:
     """Everything that determines the outcome of a training.
 
     Attributes:
-        algorithm: ``CHECKPOINT_ALGORITHM`` or ``ADAPTER_ALGORITHM``.
+        algorithm: ``CHECKPOINT_ALGORITHM``, ``ADAPTER_ALGORITHM`` or ``RERANKER_ALGORITHM``.
         config: Model and training, as nested dictionaries.
         seed: Random seed.
         text_encoder: ID of the text encoder, its adapter and its precision included.

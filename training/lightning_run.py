@@ -29,7 +29,7 @@ from torch.utils.data import DataLoader, Sampler
 from tqdm import tqdm
 
 from locigraph.kg.files import replace_file
-from locigraph.training.config import AdapterConfig, TrainingConfig
+from locigraph.training.config import AdapterConfig, RerankerConfig, TrainingConfig
 from locigraph.training.errors import TrainingError
 from locigraph.training.identity import RunIdentity, TrainingRun
 from locigraph.training.ranking_scores import RankingScores
@@ -302,7 +302,7 @@ def run_lightning(
     module: L.LightningModule,
     train: Indexed,
     validation: Indexed,
-    config: TrainingConfig | AdapterConfig,
+    config: TrainingConfig | AdapterConfig | RerankerConfig,
     run: TrainingRun,
     identity: RunIdentity,
     *,

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 _CHECKPOINTS = next(
     (folder for each in locigraph.__path__ if (folder := Path(each) / "checkpoints").is_dir()), Path("checkpoints")
 )
-#: Folders of the adapter and of the checkpoint that come with the package.
-SHIPPED_ADAPTER, SHIPPED_CHECKPOINT = _CHECKPOINTS / "text", _CHECKPOINTS / "default"
+#: Folders of the adapter, the checkpoint and the reranker that come with the package.
+SHIPPED_ADAPTER, SHIPPED_CHECKPOINT, SHIPPED_RERANKER = (
+    _CHECKPOINTS / name for name in ("text", "default", "reranker")
+)
 _MANIFEST = "manifest.json"
 _SHIPPED = "shipped"  # recorded in place of a path, since a store may outlive this installation
 _ENCODER, _CHECKPOINT = "encoder", "checkpoint"

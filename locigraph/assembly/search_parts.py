@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from functools import cached_property, lru_cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from locigraph.assembly.settings import DEFAULT
 from locigraph.assembly.space_indexes import SpaceIndexes
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.joint import read_by_space
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from locigraph.retrieval.index.milvus import MilvusIndex
     from locigraph.retrieval.protocols import NodeTexts, Retriever, SnapshotLoader, VectorSearch
     from locigraph.retrieval.query_generator import QueryGenerator
-    from locigraph.retrieval.rerank import CrossEncoderReranker
+    from locigraph.retrieval.rerank import Reranker
     from locigraph.retrieval.text.text_encoder import CachedTextEncoder
     from locigraph.training.checkpoint import Checkpoint
 
@@ -166,7 +168,7 @@ def texts_of(store: Store, *, is_joint: bool = False) -> NodeTexts:
 
 
 def reranked(model: str | None) -> Callable[[Retriever], Retriever]:
-    """A function that adds the named cross-encoder to a retriever; it adds nothing if the name is None."""
+    """A function that adds the named reranker to a retriever; it adds nothing if the name is None."""
     if model is None:
         return lambda retriever: retriever
     from locigraph.retrieval.rerank import RerankedRetriever
@@ -176,7 +178,12 @@ def reranked(model: str | None) -> Callable[[Retriever], Retriever]:
 
 
 @lru_cache(1)
-def _reranker(model: str) -> CrossEncoderReranker:
-    from locigraph.retrieval.rerank import CrossEncoderReranker
+def _reranker(model: str) -> Reranker:
+    from locigraph.assembly import defaults
+    from locigraph.retrieval.rerank import CrossEncoderReranker, LearntReranker
+    from locigraph.retrieval.text.pair_scorer import is_reranker
 
+    folder = defaults.SHIPPED_RERANKER if model == DEFAULT else Path(model)
+    if model == DEFAULT or is_reranker(folder):
+        return LearntReranker(folder)
     return CrossEncoderReranker(model)  # takes seconds to load

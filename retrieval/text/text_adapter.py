@@ -162,7 +162,6 @@ def apply_adapter(model: SentenceTransformer, adapter: TextAdapter) -> None:
         TextEncoderError: If the adapter does not fit the model.
     """
     from peft import inject_adapter_in_model, set_peft_model_state_dict
-    from peft.tuners.lora import LoraLayer
     from safetensors.torch import load_file
 
     transformer = _transformer(model)
@@ -176,10 +175,53 @@ def apply_adapter(model: SentenceTransformer, adapter: TextAdapter) -> None:
         raise TextEncoderError(
             f"{adapter.folder}: {adapter.base!r} has no layer {loaded.unexpected_keys[0]!r}, which the adapter changes"
         )
-    for layer in transformer.modules():
+    merge_adapter(model)
+    transformer.requires_grad_(False)
+
+
+def merge_adapter(model: SentenceTransformer) -> None:
+    """Merge the low-rank updates of a text encoder into its weights, in place, and leave plain layers."""
+    from peft.tuners.lora import LoraLayer
+
+    transformer = _transformer(model)
+    for name, layer in list(transformer.named_modules()):
         if isinstance(layer, LoraLayer):
             layer.merge()
-    transformer.requires_grad_(False)
+            parent, _, own = name.rpartition(".")
+            setattr(transformer.get_submodule(parent), own, layer.base_layer)
+    if hasattr(transformer, "peft_config"):
+        del transformer.peft_config
+
+
+def start_from(model: SentenceTransformer, adapter: TextAdapter) -> None:
+    """Give the low-rank updates of a text encoder, made by ``add_adapter``, the values of an adapter of smaller rank.
+
+    What they have beyond its rank stays without effect until it is trained.
+
+    Raises:
+        TextEncoderError: If the adapter has a larger rank, or other layers.
+    """
+    from peft import get_peft_model_state_dict, set_peft_model_state_dict
+    from safetensors.torch import load_file
+
+    transformer = _transformer(model)
+    own: dict[str, Any] = get_peft_model_state_dict(transformer)
+    given = load_file(adapter.folder / _WEIGHTS)
+    if own.keys() != given.keys():
+        raise TextEncoderError(f"{adapter.folder}: the adapter changes other layers than {adapter.base!r} has")
+    started = {}
+    for name, value in own.items():
+        part, whole = given[name], value.clone()
+        rows, columns = part.shape
+        if rows > whole.shape[0] or columns > whole.shape[1]:
+            raise TextEncoderError(
+                f"{adapter.folder}: the adapter has a larger rank than the updates that start from it"
+            )
+        if "lora_B" in name:
+            whole.zero_()  # as it is at first, wherever it came from
+        whole[:rows, :columns] = part
+        started[name] = whole
+    set_peft_model_state_dict(transformer, started)
 
 
 def _lora(settings: Mapping[str, Any]) -> Any:
