@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -20,6 +19,8 @@ from locigraph.retrieval.wrapping import WrappingRetriever
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
+
+    from locigraph.retrieval.text.pair_scorer import TrainedReranker
 
 
 class Reranker(Protocol):
@@ -58,19 +59,16 @@ class LearntReranker:
     Of a long text it reads the part that shares most words with the question.
 
     Args:
-        folder: Folder of the reranker.
+        trained: The reranker.
 
     Raises:
-        TextEncoderError: If there is none, or it is damaged.
+        TextEncoderError: If its weights do not fit the text encoder.
     """
 
-    def __init__(self, folder: Path) -> None:
-        from locigraph.retrieval.text.pair_scorer import read_reranker
-
-        self.trained = read_reranker(folder)
-        self.depth = int(self.trained.settings["depth"])
-        self._scorer = self.trained.scorer()
-        self._weight = float(self.trained.settings["weight"])
+    def __init__(self, trained: TrainedReranker) -> None:
+        self.depth = int(trained.settings["depth"])
+        self._scorer = trained.scorer()
+        self._weight = float(trained.settings["weight"])
 
     def rerank(self, query: str, hits: Sequence[Hit], texts: Sequence[str]) -> list[Hit]:
         """See ``Reranker``; the new score is a sum of standardised scores, so it tells only the order."""

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.record_tables import means_of, unlearnt
+from tests.record_tables import means_of, reranking, unlearnt
 
 ROOT = Path(__file__).parent.parent
-CARDS = [ROOT / "checkpoints" / name / "README.md" for name in ("text", "default", "mixing")]
+CARDS = [ROOT / "checkpoints" / name / "README.md" for name in ("text", "default", "mixing", "reranker")]
 #: Records that a card quotes, by the extractor of their graph.
 _RECORDS = {"recorded extractions": "locomo-recorded-zero", "rules": "locomo-rules-zero"}
 #: Corpora: title, and record.
@@ -69,6 +69,8 @@ def _training(version: str, details: dict[str, Any]) -> list[str]:
 
 
 def _rows(name: str, version: str) -> list[str]:
+    if name == "reranker":
+        return [reranking(version)]
     rows = [*_on_locomo(name, version), *_on_others(name, version), *_on_longmemeval(name, version)]
     if not rows:
         return ["No record of this fingerprint; `docs/experiments/tables.md` has that kind of model trained in folds."]

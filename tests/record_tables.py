@@ -258,6 +258,30 @@ def pretraining(file: str) -> str:
     return _table(head, rows)
 
 
+_RERANKED = {
+    "reranking-locomo-rules": "LoCoMo-10, graph by rules",
+    "reranking-projects": "projects, the 20 conversations that nothing has learnt from",
+}
+
+
+def reranking(version: str | None = None) -> str:
+    """What the shipped reranker adds to strategies of ``locigraph recall``; of one version, if it is given."""
+    rows = []
+    for file, title in _RERANKED.items():
+        if not (RESULTS / f"{file}.json").is_file():
+            continue
+        record = _record(file)
+        if version not in (None, record["reranker"]):
+            continue
+        for strategy, row in record["strategies"].items():
+            scores = [
+                f"{unsigned(row[metric]['before'])} to {unsigned(row[metric]['after'])} (p {p_value(row[metric]['p'])})"
+                for metric in _RANKED
+            ]
+            rows.append([f"{title}, {record['questions']:,} questions", strategy, *scores, f"{row['cpu_ms']:.0f}"])
+    return _table(["", "strategy", "recall@10", "nDCG@10", "CPU ms"], rows) if rows else "No record of this reranker."
+
+
 def overview() -> str:
     """The shipped checkpoint on all corpora that it does not know, beside what has the same text encoder."""
     published = _record("transfer-published")["cells"]
@@ -305,7 +329,8 @@ TABLES: dict[str, Callable[..., str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
         locomo, categories, tested, encoders, details, times, matrix, unseen, against_unseen,
-        unseen_contexts, by_kind, long_talk, languages, confidence, ablation, pretraining, differences, overview,
+        unseen_contexts, by_kind, long_talk, languages, confidence, ablation, pretraining, reranking, differences,
+        overview,
     )
 }  # fmt: skip
 

@@ -368,6 +368,7 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 COMMAND_OF_FOLDER = {
     "consolidation": "evaluate-consolidation",
     "adapt": "adapt",
+    "train-reranker": "train-reranker",
     "build": "build",
     "train": "train",
     "refresh": "refresh",

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from locigraph.kg.counts import counted
 from locigraph.kg.embedded_text import TextEncoder
@@ -176,8 +176,33 @@ def without_wordings(questions: Sequence[Question], tested: Sequence[Question]) 
     return tuple(q for q in questions if wording(q.text) not in known)
 
 
-def refuse_trained_on(trained: Checkpoint | TextAdapter, questions: Sequence[Question], *, option: str) -> None:
-    """Refuse to test a checkpoint, or a text encoder's adapter, on what it was trained or validated on.
+class Trained(Protocol):
+    """What was trained on conversations: a checkpoint, an adapter of the text encoder, or a reranker.
+
+    Attributes:
+        version: Its version.
+        spaces: Conversations that it was trained or validated on.
+        seen: The texts of these; None if they are not recorded.
+    """
+
+    @property
+    def version(self) -> str:
+        """See the class."""
+        ...
+
+    @property
+    def spaces(self) -> frozenset[str]:
+        """See the class."""
+        ...
+
+    @property
+    def seen(self) -> SeenTexts | None:
+        """See the class."""
+        ...
+
+
+def refuse_trained_on(trained: Trained, questions: Sequence[Question], *, option: str) -> None:
+    """Refuse to test what was trained on what it was trained or validated on.
 
     Raises:
         LeakError: If it was trained or validated on the space of a question; names the option that gave it.
@@ -190,8 +215,8 @@ def refuse_trained_on(trained: Checkpoint | TextAdapter, questions: Sequence[Que
             )
 
 
-def seen_by(*trained: Checkpoint | TextAdapter | None) -> SeenTexts:
-    """The texts that checkpoints and adapters record as seen, together; those that record none add nothing."""
+def seen_by(*trained: Trained | None) -> SeenTexts:
+    """The texts that some record as seen, together; those that record none add nothing."""
     return SeenTexts.union(each.seen for each in trained if each is not None and each.seen is not None)
 
 

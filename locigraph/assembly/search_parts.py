@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from locigraph.retrieval.protocols import NodeTexts, Retriever, SnapshotLoader, VectorSearch
     from locigraph.retrieval.query_generator import QueryGenerator
     from locigraph.retrieval.rerank import Reranker
+    from locigraph.retrieval.text.pair_scorer import TrainedReranker
     from locigraph.retrieval.text.text_encoder import CachedTextEncoder
     from locigraph.training.checkpoint import Checkpoint
 
@@ -177,13 +178,24 @@ def reranked(model: str | None) -> Callable[[Retriever], Retriever]:
     return lambda retriever: RerankedRetriever(retriever, reranker)
 
 
-@lru_cache(1)
-def _reranker(model: str) -> Reranker:
+def trained_reranker(model: str | None) -> TrainedReranker | None:
+    """The named reranker, if it is one of ours and not a cross-encoder of another library.
+
+    Raises:
+        TextEncoderError: If it is damaged.
+    """
+    if model is None:
+        return None
     from locigraph.assembly import defaults
-    from locigraph.retrieval.rerank import CrossEncoderReranker, LearntReranker
-    from locigraph.retrieval.text.pair_scorer import is_reranker
+    from locigraph.retrieval.text.pair_scorer import is_reranker, read_reranker
 
     folder = defaults.SHIPPED_RERANKER if model == DEFAULT else Path(model)
-    if model == DEFAULT or is_reranker(folder):
-        return LearntReranker(folder)
-    return CrossEncoderReranker(model)  # takes seconds to load
+    return read_reranker(folder) if model == DEFAULT or is_reranker(folder) else None
+
+
+@lru_cache(1)
+def _reranker(model: str) -> Reranker:
+    from locigraph.retrieval.rerank import CrossEncoderReranker, LearntReranker
+
+    trained = trained_reranker(model)
+    return CrossEncoderReranker(model) if trained is None else LearntReranker(trained)  # takes seconds to load

@@ -620,7 +620,8 @@ class Memory:
                 its beginning, in UTC; None for now.
             strategy: One of the strategies of ``locigraph recall``; None for v2, or for v1 with a note if v2 cannot be
                 used.
-            reranker: Cross-encoder (Hugging Face name or folder) that reranks the best hits; None for none.
+            reranker: What reranks the best hits: ``default`` for the shipped reranker, the folder of another, or the
+                Hugging Face name or folder of a cross-encoder; None for none.
             speaker: Name of one or several speakers: only memories in their words are returned. None for all speakers.
             fold: Word similarity, above 0 and up to 1, from which two texts of the same speakers count as duplicates.
                 Duplicates form one hit, whose ``same`` lists the turns of the others. None folds nothing.

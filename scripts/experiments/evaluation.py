@@ -29,6 +29,7 @@ from locigraph.retrieval.evaluation.results import Results
 from locigraph.retrieval.multi_query import with_queries
 from locigraph.retrieval.protocols import Retriever
 from locigraph.retrieval.query_generator import QueryGenerator
+from locigraph.retrieval.text.pair_scorer import TrainedReranker
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder, plain_and_adapted
 from locigraph.scripts.experiments import learning, provenance
 from locigraph.scripts.experiments.result_files import write_results
@@ -58,7 +59,8 @@ class Evaluation:
         seeds: Seeds of the trainings of each fold.
         also: Built graphs of other corpora, to learn from in every fold.
         queries: Generates the queries of every strategy; None leaves each strategy its default.
-        reranker: Cross-encoder; None for none.
+        reranker: Name or folder of the reranker; None for none.
+        learnt_reranker: The reranker itself, if it is one of ours.
         notes: Notes of the report; ``run`` appends to them.
         contexts: Whether to pack the hits into contexts.
     """
@@ -78,6 +80,7 @@ class Evaluation:
     also: Sequence[GraphSettings]
     queries: QueryGenerator | None
     reranker: str | None
+    learnt_reranker: TrainedReranker | None
     notes: list[str]
     contexts: bool
     _seconds: list[float] = field(default_factory=list, init=False)
@@ -172,14 +175,15 @@ class Evaluation:
         )
 
     def _seen_by_given(self) -> SeenTexts:
-        """The texts that the given checkpoint and adapter were trained on; adds a note if one does not record them."""
-        for label, made in (("adapter", self.encoder.adapter), ("checkpoint", self.checkpoint)):
+        """The texts that all that is given was trained on; adds a note if something does not record them."""
+        given = {"adapter": self.encoder.adapter, "checkpoint": self.checkpoint, "reranker": self.learnt_reranker}
+        for label, made in given.items():
             if made is not None and made.seen is None:
                 self.notes.append(
                     f"{label} {made.version} does not record which texts it was trained on; only the names of its "
                     "conversations were compared with those of the corpus"
                 )
-        return seen_by(self.encoder.adapter, self.checkpoint)
+        return seen_by(*given.values())
 
     def _learnt(
         self, row: Strategy, asker: Asker, trainer: FoldTrainer, reader: SignalReader, parts: SearchParts
@@ -209,7 +213,7 @@ class Evaluation:
             "text_encoder": self.encoder.without_adapter().model_id,
             "adapter": None if adapter is None else adapter.version,
             "queries": version_of(self.queries),
-            "reranker": self.reranker,
+            "reranker": self.reranker if self.learnt_reranker is None else self.learnt_reranker.version,
             "training_seconds": self._seconds,
             "writer": self.writer.name,
             "trainer": dataclasses.asdict(self.trainer),

@@ -65,7 +65,8 @@ def recall(
             of their vectors): <queries>; null for the default of each strategy: rules for v1, the question itself for
             the others.
         llm: Language model that writes the queries; if it fails, rules write them.
-        reranker: Cross-encoder (Hugging Face name or folder) that reranks the best hits; null for none.
+        reranker: What reranks the best hits: ``default`` for the shipped reranker, the folder of another (locigraph
+            train-reranker), or the Hugging Face name or folder of a cross-encoder; null for none.
         as_of: Use only what was known at this time (ISO 8601; a day alone stands for its beginning, in UTC); null for
             now. v2 leaves out later turns, but the vectors of earlier ones come from the present graph, so that later
             turns have influenced them.

@@ -66,7 +66,8 @@ def evaluate(
         queries: How questions are turned into queries, whose rankings are fused (v2 makes one search for the mean of
             their vectors): <queries>; null for the default of each strategy: rules for v1, the question itself for the
             others.
-        reranker: Cross-encoder (Hugging Face name or folder) that reranks the best hits of every strategy; null for
+        reranker: What reranks the best hits of every strategy: ``default`` for the shipped reranker, the folder of
+            another (locigraph train-reranker), or the Hugging Face name or folder of a cross-encoder; null for
             none.
         folds: Number of groups of conversations, each tested by a model that was trained on the others.
         validation: Number of training conversations of each fold held out for early stopping.
@@ -104,6 +105,7 @@ def evaluate(
     from locigraph.assembly import graphs
     from locigraph.assembly.language_models import clients_of
     from locigraph.assembly.queries import queries_of
+    from locigraph.assembly.search_parts import trained_reranker
     from locigraph.retrieval.evaluation.report import learnt_note, text_table
     from locigraph.scripts.experiments import learning
     from locigraph.scripts.experiments.evaluation import Evaluation
@@ -121,6 +123,9 @@ def evaluate(
     if checkpoint is not None and any(row.needs_checkpoint for row in rows):
         given = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
         refuse_trained_on(given, loaded.questions, option="checkpoint")
+    learnt_reranker = trained_reranker(reranker)
+    if learnt_reranker is not None:
+        refuse_trained_on(learnt_reranker, loaded.questions, option="reranker")
     is_trained = any(row.is_trained for row in rows)
     planned = plan_folds(loaded.questions, folds=folds, validation=validation, seed=seed) if is_trained else ()
     of_folds = learning.settings_of_folds(
@@ -137,7 +142,8 @@ def evaluate(
         *strategy_choice.unused_options(names, checkpoint=checkpoint, adapter=encoder.adapter, of_training=of_training),
     ]
     if reranker is not None:
-        notes.append(f"the best hits of every strategy were reranked by the cross-encoder {reranker}")
+        version = "" if learnt_reranker is None else f" ({learnt_reranker.version})"
+        notes.append(f"the best hits of every strategy were reranked by {reranker}{version}")
     folder.mkdir(parents=True, exist_ok=True)
     evaluation = Evaluation(
         corpus=loaded,
@@ -155,6 +161,7 @@ def evaluate(
         also=also or (),
         queries=query_generator,
         reranker=reranker,
+        learnt_reranker=learnt_reranker,
         notes=notes,
         contexts=contexts,
     )

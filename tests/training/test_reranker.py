@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.types import Question, SpaceId
+from locigraph.kg.views import Views
+from locigraph.retrieval.errors import TextEncoderError
+from locigraph.retrieval.rerank import LearntReranker
+from locigraph.retrieval.text.pair_scorer import PairScorer, is_reranker, read_reranker, window_for
+from locigraph.retrieval.text.text_adapter import save_adapter
+from locigraph.retrieval.text.text_encoder import CachedTextEncoder, load_model
+from locigraph.training import lightning_run
+from locigraph.training.config import AdapterConfig, RerankerConfig
+from locigraph.training.errors import TrainingDataError, TrainingError
+from locigraph.training.folds import refuse_trained_on
+from locigraph.training.identity import TrainingRun
+from locigraph.training.lightning_run import SealedCheckpoint
+from locigraph.training.reranker import rerank_example, train_reranker
+from locigraph.training.snapshots import TrainingGraph, TrainingSet
+from tests.fakes import FakeEncoder, make_turns
+from tests.fakes_graph import CPU, TEXT_DIM, hit, make_snapshot
+from tests.fakes_models import tiny_text_encoder
+
+ENCODER = FakeEncoder(TEXT_DIM)
+ANIMALS = ("cat", "dog", "hen", "owl", "fox", "bee")
+
+
+def marked_space(number: int) -> tuple[Snapshot, list[Question]]:
+    """A space with two turns for each animal, alike for a search, of which the one with a z is always the answer."""
+    space = SpaceId(f"marked{number}")
+    endings = [("zzzz", "qqqq") if (number + i) % 2 else ("qqqq", "zzzz") for i in range(len(ANIMALS))]
+    lines = [f"{animal} {end}" for animal, ends in zip(ANIMALS, endings, strict=True) for end in ends]
+    turns = make_turns(lines, space=space)
+    questions = [
+        Question(space, f"{space}-{i}", f"which {animal}", "1", (turns[2 * i + ends.index("zzzz")].turn_id,))
+        for i, (animal, ends) in enumerate(zip(ANIMALS, endings, strict=True))
+    ]
+    return make_snapshot(turns, encoder=ENCODER, key_offset=1 + 100 * number), questions
+
+
+SPACES = {snapshot.space: (snapshot, questions) for snapshot, questions in map(marked_space, range(1, 4))}
+DATA = TrainingSet(
+    tuple(q for _, questions in SPACES.values() for q in questions),
+    ("marked1", "marked2"),
+    ("marked3",),
+    Views(lambda space, as_of: SPACES[space][0], {}),
+)
+CONFIG = RerankerConfig(rank=2, epochs=12, questions=3, depth=8, hard=4, lr=1e-2, head_lr=2e-2, weight=1.0, patience=12)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return tiny_text_encoder(tmp_path_factory.mktemp("models") / "tiny")
+
+
+def trained(base: str, folder: Path, config: RerankerConfig = CONFIG, **changes: Any) -> Any:
+    data = dataclasses.replace(DATA, **changes)
+    run = TrainingRun(folder, CPU, seed=0, details={"commit": "c"})
+    return train_reranker([data], config, run, model=base, encoder=ENCODER, adapter=None)
+
+
+def test_the_candidates_of_a_question_are_the_turns_that_a_search_ranks_highest() -> None:
+    snapshot, questions = SPACES[SpaceId("marked1")]
+    graph = TrainingGraph("marked1", lambda: snapshot, tuple(questions), True)
+    example = rerank_example(graph, ENCODER, depth=3)
+    first = example.asked[0]
+    assert {*first.texts[:2]} == {"Ann: cat zzzz", "Ben: cat qqqq"} or {*first.texts[:2]} == {
+        "Ann: cat qqqq",
+        "Ben: cat zzzz",
+    }
+    assert first.is_answer.tolist() == ["zzzz" in text for text in first.texts]
+    assert [len(part.asked) for part in example.parts(4)] == [4, 2]
+    unfound = dataclasses.replace(questions[0], text="owl fox", evidence=questions[0].evidence)
+    graph = TrainingGraph("marked1", lambda: snapshot, (unfound,), True)
+    assert rerank_example(graph, ENCODER, depth=1).asked == ()  # none of what it finds answers
+
+
+def test_a_trained_reranker_puts_first_what_a_search_cannot_tell_apart(base: str, tmp_path: Path) -> None:
+    made = trained(base, tmp_path)
+    assert made.spaces == {"marked1", "marked2", "marked3"}
+    assert made.details["validation"]["val_score"] == 2.0  # recall and nDCG
+    learnt = LearntReranker(read_reranker(tmp_path / "reranker"))
+    texts = [f"Ann: {animal} {end}" for animal in ("ant", "elk", "cow") for end in ("qqqq", "zzzz")]
+    hits = [hit(text, "episode") for text in texts]
+    ranked = learnt.rerank("which elk", hits, texts)
+    assert [each.text[-4:] for each in ranked] == ["zzzz"] * 3 + ["qqqq"] * 3
+    assert all("rerank" in each.signals for each in ranked)
+    with torch.inference_mode():
+        fresh = PairScorer(base, rank=2, max_tokens=64).eval()(["which elk"] * 6, texts).tolist()
+    assert sorted(texts, key=lambda text: -fresh[texts.index(text)]) != [each.text for each in ranked]
+
+
+def test_hits_beyond_its_depth_keep_their_order_and_scores(base: str, tmp_path: Path) -> None:
+    made = trained(base, tmp_path, dataclasses.replace(CONFIG, epochs=1, shown=2))
+    reranker = LearntReranker(made)
+    hits = [hit(text, "episode") for text in ("Ann: a", "Ann: b", "Ann: c", "Ann: d")]
+    ranked = reranker.rerank("which", hits, [each.text for each in hits])
+    assert ranked[2:] == hits[2:]
+    assert reranker.rerank("which", [], []) == []
+
+
+def test_an_untrained_scorer_ranks_by_the_cosine_of_both_halves_of_its_adapter(base: str, tmp_path: Path) -> None:
+    encoder = load_model(base, device="cpu")
+    from locigraph.retrieval.text.text_adapter import add_adapter
+
+    add_adapter(encoder, rank=2, dropout=0.0)
+    torch.manual_seed(0)
+    for name, weights in encoder.named_parameters():
+        if "lora_" in name:
+            torch.nn.init.normal_(weights, std=0.3)
+    details = {"identity": {"config": dataclasses.asdict(AdapterConfig(rank=2)), "train": [], "validation": []}}
+    from locigraph.kg.language.seen_texts import SeenTexts
+
+    adapter = save_adapter(encoder, tmp_path / "adapter", base=base, details=details, seen=SeenTexts())
+    plain, started = (PairScorer(base, rank=3, max_tokens=64, adapter=each).eval() for each in (None, adapter))
+    pairs = ["who keeps a cat"] * 3, ["ann keeps a cat", "ben", "a long talk about gardens and boats"]
+    with torch.inference_mode():
+        adapted = CachedTextEncoder(base, cache=tmp_path / "c.sqlite", adapter=adapter.folder, device="cpu")
+        own = [
+            layer.weight.detach().numpy()
+            for layer in load_adapted(adapted).modules()
+            if isinstance(layer, torch.nn.Linear)
+        ]
+        started.merge()
+        merged = [m.weight.numpy() for m in started.transformer.modules() if isinstance(m, torch.nn.Linear)]
+        for one, other in zip(own, merged, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5)
+        assert not np.allclose(plain(*pairs).numpy(), started(*pairs).numpy())
+
+
+def load_adapted(encoder: CachedTextEncoder) -> Any:
+    encoder.load()
+    assert encoder._model is not None
+    return encoder._model[0].auto_model
+
+
+def test_scores_do_not_depend_on_the_other_pairs_of_a_call(base: str) -> None:
+    scorer = PairScorer(base, rank=2, max_tokens=64).eval()
+    texts = [f"{'word ' * (i % 7)}end {i}" for i in range(40)]
+    with torch.inference_mode():
+        together = scorer(["which word"] * 40, texts)
+        alone = torch.cat([scorer(["which word"], [text]) for text in texts])
+    torch.testing.assert_close(together, alone, atol=1e-4, rtol=1e-4)
+    assert scorer([], []).shape == (0,)
+
+
+def test_of_a_long_text_the_window_is_read_that_shares_most_words_with_the_question() -> None:
+    text = "Ann: " + "We talked about the garden. " * 60 + "The kestrel sat on the roof. " + "Then we slept. " * 60
+    assert "kestrel" in window_for("Where was the kestrel?", text)
+    assert window_for("Where was it?", "Ann: here") == "Ann: here"
+
+
+def test_an_interrupted_training_ends_as_a_whole_one(
+    base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = dataclasses.replace(CONFIG, epochs=3)
+    whole = trained(base, tmp_path / "whole", short)
+    epochs: list[int] = []
+
+    class Cut(SealedCheckpoint):
+        def save_checkpoint(self, checkpoint: dict[str, Any], *arguments: Any, **options: Any) -> None:
+            super().save_checkpoint(checkpoint, *arguments, **options)
+            epochs.append(checkpoint["epoch"])
+            if epochs == [0, 1]:
+                raise RuntimeError("power cut")
+
+    monkeypatch.setattr(lightning_run, "SealedCheckpoint", Cut)
+    with pytest.raises(RuntimeError, match="power cut"):
+        trained(base, tmp_path / "cut", short)
+    taken_up = trained(base, tmp_path / "cut", short)
+    assert epochs == [0, 1, 2]
+    assert taken_up.version == whole.version
+
+
+def test_a_finished_training_is_read_and_a_damaged_one_made_anew(base: str, tmp_path: Path) -> None:
+    short = dataclasses.replace(CONFIG, epochs=1)
+    first = trained(base, tmp_path, short)
+    assert is_reranker(first.folder)
+    stamp = (first.folder / "manifest.json").stat().st_mtime_ns
+    assert trained(base, tmp_path, short).version == first.version
+    assert (first.folder / "manifest.json").stat().st_mtime_ns == stamp
+    weights = bytearray((first.folder / "reranker.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (first.folder / "reranker.safetensors").write_bytes(bytes(weights))
+    with pytest.raises(TextEncoderError, match="the weights are of version"):
+        read_reranker(first.folder)
+    assert trained(base, tmp_path, short).version == first.version
+    (first.folder / "manifest.json").write_text("{}")
+    with pytest.raises(TextEncoderError, match="no reranker"):
+        read_reranker(first.folder)
+    with pytest.raises(TextEncoderError, match="no reranker found there"):
+        read_reranker(tmp_path / "absent")
+
+
+def test_a_reranker_is_not_tested_on_what_it_was_trained_on(base: str, tmp_path: Path) -> None:
+    made = trained(base, tmp_path, dataclasses.replace(CONFIG, epochs=1))
+    with pytest.raises(Exception, match=r"reranker .* was trained or validated on space 'marked1'"):
+        refuse_trained_on(made, SPACES[SpaceId("marked1")][1], option="reranker")
+    assert made.seen is not None
+    assert "which cat" in made.seen
+
+
+def test_what_cannot_be_trained_is_said(base: str, tmp_path: Path) -> None:
+    with pytest.raises(TrainingDataError, match="a reranker learns from these"):
+        trained(base, tmp_path, questions=())
+    with pytest.raises(TrainingError, match=r"trainer\.compile"):
+        train_reranker(
+            [DATA],
+            CONFIG,
+            TrainingRun(tmp_path, dataclasses.replace(CPU, compile=True), 0, {}),
+            model=base,
+            encoder=ENCODER,
+            adapter=None,
+        )
+    with pytest.raises(TrainingError, match=r"reranker\.dropout"):
+        RerankerConfig(dropout=1.0)
