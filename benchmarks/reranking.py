@@ -84,6 +84,8 @@ def main() -> None:
         parser.error(f"--reranker is {options.reranker}: this is no reranker of locigraph train-reranker")
     corpus, encoder = records.opened(options)
     questions = [each for each in corpus.questions if each.evidence and each.space not in trained.spaces]
+    if not questions:
+        parser.error(f"the reranker has learnt from all conversations of {options.corpus} that have questions")
     reranker, spaces = LearntReranker(trained), [question.space for question in questions]
     settings = EncoderSettings(adapter=options.adapter, cache=options.cache, dtype=options.dtype)
     found: dict[str, Any] = {"questions": len(questions), "conversations": len({*spaces}), "strategies": {}}

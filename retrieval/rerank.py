@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -68,6 +69,7 @@ class LearntReranker:
     def __init__(self, trained: TrainedReranker) -> None:
         self.depth = int(trained.settings["depth"])
         self._scorer = trained.scorer()
+        self._reading = Lock()  # tokenisers are not thread-safe, and memories of one process share a reranker
         self._weight = float(trained.settings["weight"])
 
     def rerank(self, query: str, hits: Sequence[Hit], texts: Sequence[str]) -> list[Hit]:
@@ -79,7 +81,7 @@ class LearntReranker:
         head, tail = list(hits[: self.depth]), list(hits[self.depth :])
         if not head:
             return tail
-        with torch.inference_mode():
+        with self._reading, torch.inference_mode():
             read = self._scorer([query] * len(head), [window_for(query, text) for text in texts[: len(head)]])
         others = read.double().numpy()
         scores = combined(np.array([hit.score for hit in head]), others, weight=self._weight)
@@ -153,7 +155,7 @@ class RerankedRetriever(WrappingRetriever):
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
     ) -> Result:
-        """See ``Retriever``; reranking is timed as searching. Adds the signal ``rerank``, which is the hit's score."""
+        """See ``Retriever``; reranking is timed as searching. Adds the signal ``rerank``: what the reranker gave."""
         result = self._retriever.retrieve(query, space, as_of=as_of, top_k=max(top_k, self._reranker.depth))
         watch = Stopwatch()
         hits = self._reranker.rerank(query, result.hits, self.reworded(result.hits, space, as_of))

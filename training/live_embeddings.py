@@ -450,6 +450,7 @@ class LiveEmbeddings:
             if not is_own:
                 self._last.forget(space)
                 collection.synchronise()
+                number, changed = self._store.changed_nodes(space)  # also what the rows reflected that are dropped now
             if changed is not None and not changed:
                 if collection.count(space) == self._store.node_counts(space)[EPISODE]:
                     self._last.found(space, is_whole=True)  # another process was faster
@@ -511,6 +512,7 @@ class LiveEmbeddings:
             if space in self._last.hot:
                 self._last.unwritten.add(space, number, written, vectors[moved])
                 return {}
+        self._write_out(collection)  # otherwise older rows of the same turns would be written later
         collection.upsert(written, vectors[moved])
         collection.delete_nodes(space, sorted(gone))
         self._last.hot.change(space, snapshot, rows[moved], vectors[moved], gone=archived.values())

@@ -161,7 +161,8 @@ class RerankerTraining(RankingModule):
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # torch overloads it
         """The weights that are learnt, since those of the encoder do not change."""
-        return {name: each for name, each in super().state_dict(*args, **kwargs).items() if name in self._learnt()}
+        learnt = self._learnt()
+        return {name: each for name, each in super().state_dict(*args, **kwargs).items() if name in learnt}
 
     def _learnt(self) -> set[str]:
         return {name for name, each in self.named_parameters() if each.requires_grad}
@@ -244,8 +245,8 @@ def train_reranker(
         pass  # missing, damaged, or of another kind: trained again below
     torch.manual_seed(run.seed)
     scorer = PairScorer(model, rank=config.rank, max_tokens=config.max_tokens, adapter=adapter, dropout=config.dropout)
-    for layer in scorer.modules():
-        if isinstance(layer, nn.Dropout) and layer.p != config.dropout:
+    for name, layer in scorer.named_modules():
+        if isinstance(layer, nn.Dropout) and "lora_dropout" not in name:
             layer.p = 0.0  # the encoder's own; to draw random numbers takes longer than the matrix products
     scorer.train()
     steps = [part for example, is_training in made if is_training for part in example.parts(config.questions)]

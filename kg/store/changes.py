@@ -54,7 +54,7 @@ def count(connection: Connection, space: SpaceId, nodes: Iterable[int] | None = 
         connection: A connection within a transaction.
         space: The space.
         nodes: Keys of the nodes that are new, or have changed, or have other source turns now, or that something has
-            replaced; None if anything may have changed.
+            replaced that is new or contains the words of other turns; None if anything may have changed.
     """
     revision = spaces.c.revision + 1
     values = {"revision": revision, **({"renewed_in": revision} if nodes is None else {})}
@@ -83,14 +83,14 @@ def part_since(
 def names_since(
     connection: Connection, space: SpaceId, revision: int
 ) -> tuple[frozenset[NodeId], frozenset[TurnId]] | None:
-    """IDs of the nodes that have changed since a revision of a space, and of the turns that they were taken from.
+    """IDs of the nodes that have changed since a revision of a space, and of the turns whose words they contain.
 
     None if anything else may have changed as well.
     """
     if not _is_followed(connection, space, revision):
         return None
     nodes, sources, turns = tables.nodes.c, tables.provenance.c, tables.turns.c
-    changed = tables.nodes.outerjoin(tables.provenance, sources.node_key == nodes.key)
+    changed = tables.nodes.outerjoin(tables.provenance, (sources.node_key == nodes.key) & sources.worded)
     query = (
         select(nodes.id, turns.turn_id)
         .select_from(changed.outerjoin(tables.turns, turns.key == sources.turn_key))

@@ -66,15 +66,24 @@ class Commit:
         self._drop_relations()
         changes.post(self._connection, change.space, touched, "upsert")
         changes.list_changed(self._connection, change.space, [*touched, *self._turns_with_other_edges()])
-        ends = [relation.source for relation in change.relations if relation.label == SUPERSEDED_BY]
-        ends += [source for source, label, _ in change.dropped if label == SUPERSEDED_BY]
-        changed = [*touched, *(key for key, *_ in self._provenance), *map(self._key, ends)]
+        changed = [*touched, *(key for key, *_ in self._provenance), *self._replaced()]
         changes.count(self._connection, change.space, changed)
         for name, value in change.remembered.items():
             remembered.put(self._connection, name, value)
         if change.turn_id is not None:
             self._finish_turn(change.turn_id)
         return ids
+
+    def _replaced(self) -> list[int]:
+        """Keys of the nodes of which something else is known now about what has replaced them."""
+        change, table = self._change, tables.relations.c
+        ends = [relation.source for relation in change.relations if relation.label == SUPERSEDED_BY]
+        ends += [source for source, label, _ in change.dropped if label == SUPERSEDED_BY]
+        new = {self._keys[node.ref] for node in change.nodes}
+        reworded = sorted({key for key, _, is_worded in self._provenance if is_worded} - new)
+        query = select(table.source).where(table.label == SUPERSEDED_BY)
+        rows = rows_in(self._connection, query, table.target, reworded) if reworded else ()
+        return [*map(self._key, ends), *(int(row.source) for row in rows)]
 
     def _turns_with_other_edges(self) -> list[int]:
         """Keys of the stored episodes to which this change adds edges, or from which it drops some."""

@@ -96,9 +96,10 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Make all reads of this thread within the block in one transaction, which costs less than one for each.
+        """Let reads of this thread within the block share a connection, which costs less than one for each.
 
-        In a file they see one state of the store, also while others write. This thread must not write meanwhile.
+        In a file they share a transaction, too, so they see one state of the store while others write; those that need
+        one state on a server as well have their own. This thread must not write meanwhile.
         """
         if self._shared.connection is not None:
             yield

@@ -425,9 +425,9 @@ class Store(Conversations, Queues):
             return neighbourhood.around(connection, space, changed, families=families, hops=hops, most=most)
 
     def names_since(self, space: SpaceId, revision: int) -> tuple[frozenset[NodeId], frozenset[TurnId]] | None:
-        """IDs of the nodes that have changed since a revision of a space, and of the turns that they were taken from.
+        """IDs of the nodes that have changed since a revision of a space, and of the turns whose words they contain.
 
-        A node that something has replaced counts as changed. See ``part_since`` for None.
+        A node counts as changed, too, if what has replaced it has. See ``part_since`` for None.
         """
         with self._read() as connection:
             return changes.names_since(connection, space, revision)

@@ -22,7 +22,8 @@ _MOST_BYTES = 2**30
 class HotSpaces:
     """Whole spaces of one collection in memory, with an exact search; the least recently used ones make room.
 
-    The index stays the system of record: a copy is made from what was written to it, or read from it.
+    The index stays the system of record: a copy is made from what is written to it, or read from it; a change of a copy
+    may come before it (``UnwrittenRows``).
 
     Args:
         most: Bytes that all copies may hold together. One that is larger by itself is not kept.

@@ -1,8 +1,8 @@
 """Scores of pairs of a question and a text, which a text encoder reads together: the network of a reranker.
 
 Unlike a vector search, it sees which word of the question meets which word of the text; so it costs a run of the
-encoder for each pair. It starts as the text encoder with its adapter, and ranks by the cosine of the two halves of a
-pair until it has learnt better.
+encoder for each pair. It starts as the text encoder with its adapter; the cosine of the two halves of a pair is added
+to what the layers on top of it learn.
 
 Source:
     Nogueira and Cho 2019, "Passage Re-ranking with BERT", arXiv:1901.04085; mean pooling of both halves and the
@@ -45,7 +45,7 @@ class PairScorer(nn.Module):
     Args:
         model: Name or folder of the text encoder.
         rank: Rank of its trainable low-rank updates.
-        max_tokens: Length to which a pair is cut, in tokens, from the end of the text.
+        max_tokens: Length to which a pair is cut, in tokens: first the longer half loses its end.
         adapter: Adapter of the text encoder to start from; None to start from the encoder itself.
         dropout: Dropout rate on the input of the low-rank updates.
 
@@ -67,7 +67,6 @@ class PairScorer(nn.Module):
         add_adapter(encoder, rank=rank, dropout=dropout)
         if adapter is not None:
             start_from(encoder, adapter)
-        self._encoder = encoder
         self.transformer: Any = encoder[0].auto_model
         width = int(self.transformer.config.hidden_size)
         self.head = nn.Sequential(nn.Linear(4 * width, _HEAD), nn.GELU(), nn.Linear(_HEAD, 1))
@@ -106,7 +105,7 @@ class PairScorer(nn.Module):
 
     def merge(self) -> None:
         """Merge the low-rank updates into the encoder, so that scoring takes no longer than encoding; for good."""
-        merge_adapter(self._encoder)
+        merge_adapter(self.transformer)
 
 
 def _mean(states: Tensor, chosen: Tensor) -> Tensor:
@@ -115,7 +114,7 @@ def _mean(states: Tensor, chosen: Tensor) -> Tensor:
 
 
 def window_for(question: str, text: str) -> str:
-    """What is read of a text: all of it or, if it is long, the window that shares most words with the question."""
+    """The window of a text that is read, the one that shares most words with the question; a short text has one."""
     parts = windows(text)
     if len(parts) == 1:
         return parts[0]
@@ -227,7 +226,7 @@ def read_reranker(folder: Path) -> TrainedReranker:
 
 def is_reranker(folder: Path) -> bool:
     """Whether a folder holds a reranker of ours rather than a cross-encoder of another library."""
-    return (folder / _WEIGHTS).is_file()
+    return (whole_folder(folder) / _WEIGHTS).is_file()
 
 
 def _version(folder: Path) -> str:

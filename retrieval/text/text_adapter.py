@@ -175,15 +175,14 @@ def apply_adapter(model: SentenceTransformer, adapter: TextAdapter) -> None:
         raise TextEncoderError(
             f"{adapter.folder}: {adapter.base!r} has no layer {loaded.unexpected_keys[0]!r}, which the adapter changes"
         )
-    merge_adapter(model)
+    merge_adapter(transformer)
     transformer.requires_grad_(False)
 
 
-def merge_adapter(model: SentenceTransformer) -> None:
-    """Merge the low-rank updates of a text encoder into its weights, in place, and leave plain layers."""
+def merge_adapter(transformer: Any) -> None:
+    """Merge the low-rank updates of a transformer into its weights, in place, and leave plain layers."""
     from peft.tuners.lora import LoraLayer
 
-    transformer = _transformer(model)
     for name, layer in list(transformer.named_modules()):
         if isinstance(layer, LoraLayer):
             layer.merge()

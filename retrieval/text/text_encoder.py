@@ -193,6 +193,8 @@ class CachedTextEncoder:
                 digests = {each(text) for text in texts for each in (_digest, _digest_of_earlier_versions)}
                 rows = [(model, digest) for digest in digests for (model,) in models]
                 connection.executemany("DELETE FROM vectors WHERE model = ? AND digest = ?", rows)
+            for encoder in plain_and_adapted(self):  # again: a question may have been encoded meanwhile
+                encoder._last = _vectors_kept()
             (is_busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if is_busy:
             raise TextEncoderError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from locigraph.consolidation.pipeline import Consolidator
 from locigraph.kg.errors import LocigraphError, UnknownSpaceError
 from locigraph.kg.store import Store
-from locigraph.kg.types import NodeId, Scope, SpaceId, TurnId
+from locigraph.kg.types import GraphChange, NodeId, NodeUpdate, Scope, SpaceId, TurnId
 from locigraph.memory import Memory, Recalled
 from locigraph.memory.known_nodes import KnownNodes
 from locigraph.memory.parts import Parts
@@ -241,6 +242,25 @@ def test_what_is_kept_of_nodes_is_what_a_new_reader_reads_whatever_has_changed_i
             nodes = [node.id for node in graph.nodes(space, include_archived=True)]
             known = kept.of(space, standing, nodes)
             assert {node: known[node] for node in nodes} == KnownNodes(graph).of(space, standing, nodes)
+
+
+def test_what_is_kept_knows_that_what_replaced_a_node_was_worded_anew(place: Path) -> None:
+    with opened(place) as memory:
+        for number, text in enumerate(["My favourite tea is Assam.", "My favourite tea is Darjeeling.", "Who knows?"]):
+            memory.add(space="ana", session="s1", speaker="Ana", text=text, turn_id=f"t{number}")
+        graph, space = memory._graph, SpaceId("ana")
+        facts = {node.description: node for node in graph.nodes(space, types=["knowledge_node"], include_archived=True)}
+        (newer,) = (node for text, node in facts.items() if "Darjeeling" in text)
+        nodes = [node.id for node in graph.nodes(space, include_archived=True)]
+        kept = KnownNodes(graph)
+        before = kept.of(space, graph.standings([space])[space], nodes)
+        update = NodeUpdate(newer.id, description="Ana now prefers Darjeeling.", add_provenance=(TurnId("t2"),))
+        graph.commit(GraphChange(space, datetime(2024, 1, 2, tzinfo=UTC), updates=(update,)))
+        standing = graph.standings([space])[space]
+        known = kept.of(space, standing, nodes)
+        assert {node: known[node] for node in nodes} == KnownNodes(graph).of(space, standing, nodes)
+        told = [{by.said.turn_id for each in of.values() for by in each.replaced} for of in (before, known)]
+        assert told == [{"t1"}, {"t1", "t2"}]
 
 
 def test_an_error_of_one_question_names_nothing_of_the_spaces_of_others_that_are_asked_with_it(place: Path) -> None:

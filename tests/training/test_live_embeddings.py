@@ -633,8 +633,55 @@ def test_a_turn_that_is_forgotten_while_it_waits_for_the_index_never_gets_there(
 ) -> None:
     forgotten = long_talk(30)[21].turn_id
     place.live.drop([SPACE])
+    assert len(place.live._last.unwritten) == 0
     place.forget(SPACE, forgotten)
     assert forgotten not in found_of(place, SPACE)
     place.live.update()
     assert place.collection().count(SPACE) == 21
     assert [found.is_clean for found in place.live.verify()] == [True]
+
+
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    actions=st.lists(
+        st.sampled_from(["say", "say", "ask", "ask", "other", "evict", "forget", "update", "refresh", "die"]),
+        min_size=4,
+        max_size=14,
+    ),
+    most=st.sampled_from([1, 100]),
+)
+def test_whatever_happens_while_rows_wait_searches_find_all_turns_and_the_index_ends_up_with_them(
+    opened: MilvusIndex, tmp_path_factory: pytest.TempPathFactory, actions: list[str], most: int
+) -> None:
+    opened.clear(".*", "")
+    place = Place(tmp_path_factory.mktemp("waiting") / "graph.sqlite", opened)
+    left = [*long_talk(40)]
+    with closing(place.store), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("locigraph.training.live_embeddings.MOST_ROWS", most)
+        place.say(*left[:24], *TURNS[OTHER_SPACE][:2])
+        del left[:24]
+        for _ in range(2):
+            found_of(place, SPACE)
+        for action in actions:
+            if action == "say":
+                place.say(left.pop(0))
+            elif action == "ask":
+                assert found_of(place, SPACE) == {turn.turn_id for turn in place.store.turns(SPACE)}
+            elif action == "other":
+                place.say(TURNS[OTHER_SPACE][2])
+                found_of(place, OTHER_SPACE)
+            elif action == "evict":  # as if other spaces had taken the room
+                place.live._last.hot.drop([SPACE])
+            elif action == "forget":
+                place.live.drop([SPACE])
+                place.forget(SPACE, place.store.turns(SPACE)[-1].turn_id)
+            elif action == "update":
+                place.live.update()
+            elif action == "refresh":
+                place.live.refresh()
+            else:
+                place.live = LiveEmbeddings(place.store, place.index, place.checkpoint, ENCODER)
+        assert found_of(place, SPACE) == {turn.turn_id for turn in place.store.turns(SPACE)}
+        place.live.update()
+        assert place.store.changed_spaces() == {}
+        assert all(found.is_clean for found in place.live.verify())

@@ -4,18 +4,18 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
+from locigraph.kg.language.seen_texts import SeenTexts
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question, SpaceId
 from locigraph.kg.views import Views
 from locigraph.retrieval.errors import TextEncoderError
 from locigraph.retrieval.rerank import LearntReranker
 from locigraph.retrieval.text.pair_scorer import PairScorer, is_reranker, read_reranker, window_for
-from locigraph.retrieval.text.text_adapter import save_adapter
-from locigraph.retrieval.text.text_encoder import CachedTextEncoder, load_model
+from locigraph.retrieval.text.text_adapter import add_adapter, apply_adapter, save_adapter
+from locigraph.retrieval.text.text_encoder import load_model
 from locigraph.training import lightning_run
 from locigraph.training.config import AdapterConfig, RerankerConfig
 from locigraph.training.errors import TrainingDataError, TrainingError
@@ -106,39 +106,45 @@ def test_hits_beyond_its_depth_keep_their_order_and_scores(base: str, tmp_path: 
     assert reranker.rerank("which", [], []) == []
 
 
-def test_an_untrained_scorer_ranks_by_the_cosine_of_both_halves_of_its_adapter(base: str, tmp_path: Path) -> None:
+def test_a_scorer_starts_with_the_weights_of_the_adapter(base: str, tmp_path: Path) -> None:
     encoder = load_model(base, device="cpu")
-    from locigraph.retrieval.text.text_adapter import add_adapter
-
     add_adapter(encoder, rank=2, dropout=0.0)
     torch.manual_seed(0)
     for name, weights in encoder.named_parameters():
         if "lora_" in name:
             torch.nn.init.normal_(weights, std=0.3)
     details = {"identity": {"config": dataclasses.asdict(AdapterConfig(rank=2)), "train": [], "validation": []}}
-    from locigraph.kg.language.seen_texts import SeenTexts
-
     adapter = save_adapter(encoder, tmp_path / "adapter", base=base, details=details, seen=SeenTexts())
-    plain, started = (PairScorer(base, rank=3, max_tokens=64, adapter=each).eval() for each in (None, adapter))
-    pairs = ["who keeps a cat"] * 3, ["ann keeps a cat", "ben", "a long talk about gardens and boats"]
-    with torch.inference_mode():
-        adapted = CachedTextEncoder(base, cache=tmp_path / "c.sqlite", adapter=adapter.folder, device="cpu")
-        own = [
-            layer.weight.detach().numpy()
-            for layer in load_adapted(adapted).modules()
-            if isinstance(layer, torch.nn.Linear)
-        ]
-        started.merge()
-        merged = [m.weight.numpy() for m in started.transformer.modules() if isinstance(m, torch.nn.Linear)]
-        for one, other in zip(own, merged, strict=True):
-            np.testing.assert_allclose(one, other, atol=1e-5)
-        assert not np.allclose(plain(*pairs).numpy(), started(*pairs).numpy())
+    apply_adapter(adapted := load_model(base, device="cpu"), adapter)
+    started = PairScorer(base, rank=3, max_tokens=64, adapter=adapter)
+    assert not any(name.startswith("transformer.pooler") for name in started.learnt())
+    started.merge()
+    for wanted, model in ((True, adapted[0].auto_model), (False, load_model(base, device="cpu")[0].auto_model)):
+        pairs = zip(linear_weights(model), linear_weights(started.transformer), strict=True)
+        assert all(torch.allclose(one, other, atol=1e-5) for one, other in pairs) is wanted
+    with pytest.raises(TextEncoderError, match="larger rank"):
+        PairScorer(base, rank=1, max_tokens=64, adapter=adapter)
 
 
-def load_adapted(encoder: CachedTextEncoder) -> Any:
-    encoder.load()
-    assert encoder._model is not None
-    return encoder._model[0].auto_model
+def linear_weights(model: Any) -> list[torch.Tensor]:
+    return [layer.weight.detach() for layer in model.modules() if isinstance(layer, torch.nn.Linear)]
+
+
+def test_only_the_dropout_of_the_updates_is_switched_on(
+    base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, float] = {}
+
+    def stop(module: Any, *arguments: Any, **options: Any) -> None:
+        layers = module.scorer.named_modules()
+        seen.update({name: layer.p for name, layer in layers if isinstance(layer, torch.nn.Dropout)})
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("locigraph.training.reranker.run_lightning", stop)
+    with pytest.raises(KeyboardInterrupt):
+        trained(base, tmp_path, dataclasses.replace(CONFIG, dropout=0.1))
+    assert {p for name, p in seen.items() if "lora_dropout" in name} == {0.1}
+    assert {p for name, p in seen.items() if "lora_dropout" not in name} == {0.0}
 
 
 def test_scores_do_not_depend_on_the_other_pairs_of_a_call(base: str) -> None:

@@ -51,8 +51,10 @@ def train_reranker(
     text_encoder = opening.text_encoder(encoder)
 
     from locigraph.training import reranker as training  # imports PyTorch
+    from locigraph.training.folds import refuse_validation_on_adapter_data
 
     with learning.training_sets(loaded, store, also, encoder, validation=validation) as sets:
+        refuse_validation_on_adapter_data(text_encoder.adapter, sets)
         details = provenance.manifest(seed, corpus={"path": loaded.path, "sha256": loaded.sha256})
         run = TrainingRun(Path(output), trainer, seed, details, name="reranker")
         trained = training.train_reranker(
