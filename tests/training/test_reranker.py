@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from locigraph.assembly.search_parts import reranked, trained_reranker
 from locigraph.kg.language.seen_texts import SeenTexts
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question, SpaceId
@@ -26,7 +27,8 @@ from locigraph.training.reranker import rerank_example, train_reranker
 from locigraph.training.snapshots import TrainingGraph, TrainingSet
 from tests.fakes import FakeEncoder, make_turns
 from tests.fakes_graph import CPU, TEXT_DIM, hit, make_snapshot
-from tests.fakes_models import tiny_text_encoder
+from tests.fakes_models import tiny_cross_encoder, tiny_text_encoder
+from tests.retrieval.test_rerank import OneRanking
 
 ENCODER = FakeEncoder(TEXT_DIM)
 ANIMALS = ("cat", "dog", "hen", "owl", "fox", "bee")
@@ -203,6 +205,19 @@ def test_a_finished_training_is_read_and_a_damaged_one_made_anew(base: str, tmp_
         read_reranker(first.folder)
     with pytest.raises(TextEncoderError, match="no reranker found there"):
         read_reranker(tmp_path / "absent")
+
+
+def test_a_reranker_is_named_by_its_folder_beside_cross_encoders_of_other_libraries(base: str, tmp_path: Path) -> None:
+    made = trained(base, tmp_path, dataclasses.replace(CONFIG, epochs=1))
+    assert trained_reranker(None) is None
+    assert trained_reranker(tiny_cross_encoder(tmp_path / "cross")) is None
+    named = trained_reranker(str(made.folder))
+    assert named is not None
+    assert named.version == made.version
+    hits = [hit(text, "episode") for text in ("Ann: cat qqqq", "Ann: cat zzzz")]
+    found = reranked(str(made.folder))(OneRanking(hits)).retrieve("which cat", SpaceId("one"))
+    assert {each.node_id for each in found.hits} == {each.node_id for each in hits}
+    assert all("rerank" in each.signals for each in found.hits)
 
 
 def test_a_reranker_is_not_tested_on_what_it_was_trained_on(base: str, tmp_path: Path) -> None:
