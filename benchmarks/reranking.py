@@ -65,7 +65,7 @@ def row(
             "before": round(float(one.mean()), 4),
             "after": round(float(other.mean()), 4),
             "difference": round(float((other - one).mean()), 4),
-            "p": round(float(sign_flip_test(other - one, spaces)), 4),
+            "p": float(f"{float(sign_flip_test(other - one, spaces)):.3g}"),
         }
     return made
 
