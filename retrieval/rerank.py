@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from threading import Lock
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from locigraph.retrieval.text.pair_scorer import TrainedReranker
 
 
-class Reranker(Protocol):
+class Reranker(ABC):
     """Scores hits again.
 
     Attributes:
@@ -41,7 +42,19 @@ class Reranker(Protocol):
             hits: Hits, best first.
             texts: Text of each hit that is read, [hits].
         """
-        ...
+        head, tail = list(hits[: self.depth]), list(hits[self.depth :])
+        if not head:
+            return tail
+        scores, signals = self._read(query, head, texts[: self.depth])
+        rescored = [
+            replace(hit, score=float(score), signals={**hit.signals, "rerank": float(signal)})
+            for hit, score, signal in zip(head, scores, signals, strict=True)
+        ]
+        return sorted(rescored, key=lambda hit: (-hit.score, hit.node_id)) + tail
+
+    @abstractmethod
+    def _read(self, query: str, hits: Sequence[Hit], texts: Sequence[str]) -> tuple[Sequence[float], Sequence[float]]:
+        """The new score of each hit, and what the network gave for it."""
 
 
 def combined(scores: NDArray[np.float64], others: NDArray[np.float64], *, weight: float) -> NDArray[np.float64]:
@@ -54,7 +67,7 @@ def _standardised(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     return standardised
 
 
-class LearntReranker:
+class LearntReranker(Reranker):
     """Adds the scores of a reranker that ``locigraph train-reranker`` has trained to those of the strategy.
 
     Of a long text it reads the part that shares most words with the question.
@@ -72,31 +85,20 @@ class LearntReranker:
         self._reading = Lock()  # tokenisers are not thread-safe, and memories of one process share a reranker
         self._weight = float(trained.settings["weight"])
 
-    def rerank(self, query: str, hits: Sequence[Hit], texts: Sequence[str]) -> list[Hit]:
-        """See ``Reranker``; the new score is a sum of standardised scores, so it tells only the order."""
+    def _read(self, query: str, hits: Sequence[Hit], texts: Sequence[str]) -> tuple[Sequence[float], Sequence[float]]:
+        """A sum of standardised scores, which tells only the order; and the network's own."""
         import torch
 
         from locigraph.retrieval.text.pair_scorer import window_for
 
-        head, tail = list(hits[: self.depth]), list(hits[self.depth :])
-        if not head:
-            return tail
         with self._reading, torch.inference_mode():
-            read = self._scorer([query] * len(head), [window_for(query, text) for text in texts[: len(head)]])
+            read = self._scorer([query] * len(texts), [window_for(query, text) for text in texts])
         others = read.double().numpy()
-        scores = combined(np.array([hit.score for hit in head]), others, weight=self._weight)
-        return _ranked(head, scores.tolist(), others.tolist()) + tail
+        scores = combined(np.array([hit.score for hit in hits]), others, weight=self._weight)
+        return scores.tolist(), others.tolist()
 
 
-def _ranked(head: Sequence[Hit], scores: Sequence[float], signals: Sequence[float]) -> list[Hit]:
-    rescored = [
-        replace(hit, score=float(score), signals={**hit.signals, "rerank": float(signal)})
-        for hit, score, signal in zip(head, scores, signals, strict=True)
-    ]
-    return sorted(rescored, key=lambda hit: (-hit.score, hit.node_id))
-
-
-class CrossEncoderReranker:
+class CrossEncoderReranker(Reranker):
     """Scores hits with a cross-encoder, which reads the query and the text of a hit together.
 
     Args:
@@ -111,13 +113,10 @@ class CrossEncoderReranker:
         self.depth = depth
         self._model = self._load(model)
 
-    def rerank(self, query: str, hits: Sequence[Hit], texts: Sequence[str]) -> list[Hit]:
-        """See ``Reranker``; the new score is the cross-encoder's."""
-        head, tail = list(hits[: self.depth]), list(hits[self.depth :])
-        if not head:
-            return tail
-        scores = self._model.predict([(query, text) for text in texts[: self.depth]], show_progress_bar=False)
-        return _ranked(head, scores, scores) + tail
+    def _read(self, query: str, hits: Sequence[Hit], texts: Sequence[str]) -> tuple[Sequence[float], Sequence[float]]:
+        """The cross-encoder's scores, as both."""
+        scores = self._model.predict([(query, text) for text in texts], show_progress_bar=False)
+        return scores, scores
 
     def _load(self, model: str) -> CrossEncoder:
         from sentence_transformers import CrossEncoder

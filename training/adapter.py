@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -29,7 +28,8 @@ from locigraph.retrieval.text.text_encoder import load_model
 from locigraph.training.config import AdapterConfig
 from locigraph.training.errors import TrainingDataError, TrainingError
 from locigraph.training.identity import ADAPTER_ALGORITHM, RunIdentity, TrainingRun
-from locigraph.training.lightning_run import RankingModule, is_first_process, run_lightning
+from locigraph.training.lightning_run import is_first_process, run_lightning
+from locigraph.training.low_rank import LowRankTraining
 from locigraph.training.ranking_scores import inner_products
 from locigraph.training.snapshots import (
     TrainingGraph,
@@ -103,7 +103,7 @@ def text_example(graph: TrainingGraph, *, turn_before: bool) -> TextExample:
     )
 
 
-class TextAdaptation(RankingModule):
+class TextAdaptation(LowRankTraining):
     """Lightning module that trains an adapter.
 
     Args:
@@ -114,15 +114,14 @@ class TextAdaptation(RankingModule):
     """
 
     def __init__(self, encoder: Any, config: AdapterConfig, *, examples: int, seed: int) -> None:
-        super().__init__(seed=seed)
-        self._examples = examples
+        super().__init__(config, examples=examples, seed=seed)
         self.encoder = encoder
         self.config = config
 
-    def on_fit_start(self) -> None:
-        """On a CPU, use plain attention: the fused one's backward pass takes three times as long in bfloat16."""
-        if self.device.type == "cpu":
-            self.encoder[0].auto_model.set_attn_implementation("eager")
+    @property
+    def transformer(self) -> Any:
+        """See ``LowRankTraining``."""
+        return self.encoder[0].auto_model
 
     def training_step(self, batch: TextExample, batch_idx: int) -> Tensor:
         """Contrastive loss of questions against their answers and sampled negatives."""
@@ -160,29 +159,11 @@ class TextAdaptation(RankingModule):
         sums.index_add_(0, torch.tensor([at for at, _ in parts], device=units.device), units)
         return F.normalize(sums, dim=1)
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # torch overloads it
-        """The weights of the adapter alone, since those of the encoder do not change."""
-        learnt = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
-        return {name: value for name, value in super().state_dict(*args, **kwargs).items() if name in learnt}
-
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Load the weights of the adapter; those of the encoder stay as they are."""
-        missing = set(self.state_dict()) ^ set(state_dict)
-        if strict and missing:
-            raise KeyError(f"the adapter's weights do not match: {sorted(missing)[0]!r} is missing or unexpected")
-        return super().load_state_dict(state_dict, strict=False, assign=assign)
-
     def configure_optimizers(self) -> Any:
         """AdamW on the adapter's weights; the learning rate rises linearly, then falls linearly to 0."""
         learnt = [parameter for parameter in self.parameters() if parameter.requires_grad]
         optimiser = torch.optim.AdamW(learnt, lr=self.config.lr, weight_decay=self.config.weight_decay)
-        # Not the trainer's own estimate: computing it would give a resumed run the order of the first epoch.
-        steps = self.config.epochs * math.ceil(self._examples / self.trainer.world_size)
-        warmup = max(1, min(self.config.warmup_steps, steps // 4))
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimiser, lambda step: min((step + 1) / warmup, max(0.0, 1 - step / steps))
-        )
-        return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+        return self.scheduled(optimiser)
 
 
 def train_adapter(data: Sequence[TrainingSet], config: AdapterConfig, run: TrainingRun, *, model: str) -> TextAdapter:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -33,7 +33,8 @@ from locigraph.retrieval.text.text_adapter import TextAdapter
 from locigraph.training.config import RerankerConfig
 from locigraph.training.errors import TrainingDataError, TrainingError
 from locigraph.training.identity import RERANKER_ALGORITHM, RunIdentity, TrainingRun
-from locigraph.training.lightning_run import RankingModule, is_first_process, run_lightning
+from locigraph.training.lightning_run import is_first_process, run_lightning
+from locigraph.training.low_rank import LowRankTraining
 from locigraph.training.ranking_scores import answers
 from locigraph.training.snapshots import (
     TrainingGraph,
@@ -104,7 +105,7 @@ def rerank_example(graph: TrainingGraph, encoder: TextEncoder, *, depth: int) ->
     return RerankExample(tuple(asked))
 
 
-class RerankerTraining(RankingModule):
+class RerankerTraining(LowRankTraining):
     """Lightning module that trains a reranker.
 
     Args:
@@ -115,15 +116,14 @@ class RerankerTraining(RankingModule):
     """
 
     def __init__(self, scorer: PairScorer, config: RerankerConfig, *, examples: int, seed: int) -> None:
-        super().__init__(seed=seed)
-        self._examples = examples
+        super().__init__(config, examples=examples, seed=seed)
         self.scorer = scorer
         self.config = config
 
-    def on_fit_start(self) -> None:
-        """On a CPU, use plain attention: the fused one's backward pass takes three times as long in bfloat16."""
-        if self.device.type == "cpu":
-            self.scorer.transformer.set_attn_implementation("eager")
+    @property
+    def transformer(self) -> Any:
+        """See ``LowRankTraining``."""
+        return self.scorer.transformer
 
     def training_step(self, batch: RerankExample, batch_idx: int) -> Tensor:
         """Contrastive loss of one answer to each question against its negatives."""
@@ -159,21 +159,6 @@ class RerankerTraining(RankingModule):
         scores: Tensor = self.scorer([q for q, _ in pairs], [window_for(q, text) for q, text in pairs])
         return scores
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # torch overloads it
-        """The weights that are learnt, since those of the encoder do not change."""
-        learnt = self._learnt()
-        return {name: each for name, each in super().state_dict(*args, **kwargs).items() if name in learnt}
-
-    def _learnt(self) -> set[str]:
-        return {name for name, each in self.named_parameters() if each.requires_grad}
-
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Load the weights that are learnt; those of the encoder stay as they are."""
-        missing = self._learnt() ^ set(state_dict)
-        if strict and missing:
-            raise KeyError(f"the reranker's weights do not match: {sorted(missing)[0]!r} is missing or unexpected")
-        return super().load_state_dict(state_dict, strict=False, assign=assign)
-
     def configure_optimizers(self) -> Any:
         """AdamW; the learning rates rise linearly, then fall linearly to 0. The head has its own."""
         groups = [
@@ -184,13 +169,7 @@ class RerankerTraining(RankingModule):
             for of_head, lr in ((False, self.config.lr), (True, self.config.head_lr))
         ]
         optimiser = torch.optim.AdamW(groups, weight_decay=self.config.weight_decay)
-        # Not the trainer's own estimate: computing it would give a resumed run the order of the first epoch.
-        steps = self.config.epochs * math.ceil(self._examples / self.trainer.world_size)
-        warmup = max(1, min(self.config.warmup_steps, steps // 4))
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimiser, lambda step: min((step + 1) / warmup, max(0.0, 1 - step / steps))
-        )
-        return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+        return self.scheduled(optimiser)
 
 
 def train_reranker(

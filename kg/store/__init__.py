@@ -2,6 +2,5 @@
 
 from locigraph.kg.store.conversations import TurnFailure
 from locigraph.kg.store.graph import Store
-from locigraph.kg.store.remembered import IDENTITY
 
-__all__ = ["IDENTITY", "Store", "TurnFailure"]
+__all__ = ["Store", "TurnFailure"]

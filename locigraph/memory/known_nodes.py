@@ -73,10 +73,9 @@ class KnownNodes:
     def of(self, space: SpaceId, standing: Standing | None, ids: Sequence[NodeId]) -> Mapping[NodeId, KnownNode]:
         """Nodes of a space that stands as given: at least those with these IDs."""
         with self._lock:
-            then, kept, letters = self._kept.get(space, (None, {}, 0))
+            then, known, letters = self._kept.get(space, (None, {}, 0))
         if then != standing:
-            kept, letters = self._unchanged(space, then, kept)
-        known = kept
+            known, letters = self._unchanged(space, then, known)
         missing = [node for node in ids if node not in known]
         if missing:
             read = self._read(space, missing)
