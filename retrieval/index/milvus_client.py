@@ -180,6 +180,8 @@ def _served(path: str, *, is_reader: bool) -> _Server:
     made: list[_Server] = []
     try:
         with ThreadPoolExecutor(1, thread_name_prefix="index") as pool:  # whose end waits for the thread
+            # An interrupt while its thread starts would make the pool forget this thread, so it starts without work.
+            pool.submit(int).result()
             pool.submit(lambda: made.append(_started(path, is_reader=is_reader))).result()
     except BaseException:
         for _, stop in made:

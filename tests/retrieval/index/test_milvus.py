@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from threading import Event, get_ident
+from threading import Event, Thread, get_ident
 from typing import Any
 
 import numpy as np
@@ -83,6 +83,24 @@ def test_an_interrupt_while_an_embedded_index_opens_leaves_it_closed(
             MilvusIndex(path)
     finally:
         signal.signal(signal.SIGINT, handler)
+    monkeypatch.undo()
+    with MilvusIndex(path) as opened:
+        assert opened.collections() == []
+
+
+def test_an_interrupt_while_the_thread_of_an_embedded_index_starts_leaves_it_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, start = str(tmp_path / "index.db"), Thread.start
+
+    def interrupted(thread: Thread) -> None:
+        start(thread)
+        if thread.name.startswith("index"):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        MilvusIndex(path)
     monkeypatch.undo()
     with MilvusIndex(path) as opened:
         assert opened.collections() == []
