@@ -50,6 +50,8 @@ class AskedQuestion:
     def __post_init__(self) -> None:
         options.check_question(self.question)
         self._check_strategy()
+        if not isinstance(self.reranker, str | None):
+            raise LocigraphError(f"reranker is {shortened(self.reranker)}; expected a name, or None")
         options.check_positive("top_k", self.top_k)
         if self.top_k > MAX_TOP_K:
             raise LocigraphError(f"top_k is {self.top_k}; expected at most {MAX_TOP_K}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -148,6 +148,11 @@ class Asked(_OfScope):
     as_of: str | None = Field(None, description="Use only what was known at this time (ISO 8601); null for now.")
     strategy: str | None = Field(
         None, description="A strategy of locigraph recall; null for v2, or v1 if v2 cannot be used."
+    )
+    reranker: Literal["default"] | None = Field(
+        None,
+        description="default for the shipped reranker, which orders the best hits better but takes about half a second "
+        "of processor time; null for none.",
     )
     speaker: str | list[str] | None = Field(
         None, description="One or more speakers; only memories in their words are returned."

@@ -956,6 +956,7 @@ def test_what_a_list_names_is_forgotten_although_some_of_it_was_before(place: Pa
         ({"top_k": 2.5}, "top_k is 2.5; expected a whole number"), ({"top_k": True}, "top_k is True"),
         ({"question": None}, "the question is None; expected text"), ({"space": 5}, "the name 5 is not text"),
         ({"strategy": ["v1"]}, "strategy is ['v1']; expected a name"),
+        ({"reranker": 5}, "reranker is 5; expected a name"),
         ({"fold": ".9"}, "fold is '.9'; expected a word similarity above 0"),
         ({"queries": "rules"}, "queries is 'rules'; expected a function such as generate_queries"),
         ({"user": "ben"}, "space 'ana' does not belong to user 'ben'; nearest is \"user 'ann'\""),

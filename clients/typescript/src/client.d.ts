@@ -114,6 +114,11 @@ export interface Asked {
   as_of?: string | null;
   /** A strategy of locigraph recall; null for v2, or v1 if v2 cannot be used. */
   strategy?: string | null;
+  /**
+   * default for the shipped reranker, which orders the best hits better but takes about half a second of processor
+   * time; null for none.
+   */
+  reranker?: string | null;
   /** One or more speakers; only memories in their words are returned. */
   speaker?: string | string[] | null;
   /** Word similarity from which texts count as duplicates and form one hit; null folds nothing. @default 0.9 */

@@ -102,14 +102,14 @@ def recall(
     asked: dict[str, Any] = {
         "question": question, "space": space, "user": user, "agent": agent, "top_k": top_k,
         "budget_tokens": budget_tokens, "budget_kinds": budget_kinds, "as_of": as_of, "strategy": strategy,
-        "speaker": speaker, "fold": fold, "include_superseded": include_superseded, "filter": filter,
-        "min_confidence": min_confidence,
+        "reranker": reranker, "speaker": speaker, "fold": fold, "include_superseded": include_superseded,
+        "filter": filter, "min_confidence": min_confidence,
     }  # fmt: skip
     AskedQuestion(**asked)  # raises before anything is opened
     asked["space"] = opening.space_of(space, store)
     # A server has the parts of its own start; a question that names others cannot be asked there.
-    parts_of_its_own = (index, encoder, checkpoint, queries, reranker)
-    is_plain = parts_of_its_own == (IndexSettings(), REMEMBERED, DEFAULT, None, None)
+    parts_of_its_own = (index, encoder, checkpoint, queries)
+    is_plain = parts_of_its_own == (IndexSettings(), REMEMBERED, DEFAULT, None) and reranker in (None, DEFAULT)
     answer = answer_of_server(store, "recall", asked) if is_plain else None
     if answer is not None:
         if json:
@@ -120,7 +120,7 @@ def recall(
     ledger = Ledger()
     query_generator = queries_of(queries, clients_of(llm, ledger=ledger))
     with Memory.open(store, index=index, encoder=encoder, checkpoint=checkpoint, access="read") as memory:
-        found = memory.recall(**asked, reranker=reranker, queries=query_generator)
+        found = memory.recall(**asked, queries=query_generator)
     if json:
         print(dumps(found.as_json()))
         return

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from locigraph import Memory
+from locigraph.assembly import search_parts
 from locigraph.kg.store import Store
+from locigraph.retrieval.protocols import Hit
+from locigraph.retrieval.rerank import Reranker
 from locigraph.scripts.commands.memory import verify
 from locigraph.serving.keys import Keyring
 from locigraph.serving.operations import OPERATIONS
@@ -68,6 +72,24 @@ def test_a_context_and_a_strategy_can_be_asked_for(client: httpx.Client) -> None
     assert earlier["hits"] == []
 
 
+class LastFirst(Reranker):
+    """Turns the order of the best two hits round."""
+
+    depth = 2
+
+    def _read(self, query: str, hits: Sequence[Hit], texts: Sequence[str]) -> tuple[Sequence[float], Sequence[float]]:
+        return [*range(len(hits))], [*range(len(hits))]
+
+
+def test_the_shipped_reranker_can_be_asked_for(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_parts, "_reranker", {"default": LastFirst()}.__getitem__)
+    ask(client, "add_many", {"turns": [TURN, TURN | {"text": "I have two dogs."}]})
+    asked = {"space": "ana", "question": "Who bought the bike?", "top_k": 2}
+    found = [hit["turn_ids"] for hit in ask(client, "recall", asked)["hits"]]
+    reranked = [hit["turn_ids"] for hit in ask(client, "recall", asked | {"reranker": "default"})["hits"]]
+    assert reranked == found[::-1]
+
+
 def test_metadata_are_given_with_a_turn_and_filter_what_is_recalled(client: httpx.Client) -> None:
     for project in ("bikes", "boats"):
         metadata = {"project": project, "year": 2024, "sold": True}
@@ -96,6 +118,12 @@ WRONG: list[tuple[str, dict[str, Any], int, str]] = [
     ),
     ("recall", _LATE | {"topk": 5}, 422, "request: field 'topk' is not known; nearest is 'top_k'"),
     ("recall", _LATE | {"strategy": "v3"}, 400, "strategy 'v3' is not known"),
+    (
+        "recall",
+        _LATE | {"reranker": "/models/own"},
+        422,
+        "field 'reranker' is '/models/own': input should be 'default'",
+    ),
     ("recall", _LATE | {"filter": {"a": {"$like": 1}}}, 400, "filter.a.$like: '$like' is not known"),
     ("recall", _LATE | {"filter": 5}, 422, "field 'filter' is 5"),
     ("add", TURN | {"metadata": {"a": [1]}}, 422, "field 'metadata.a"),
