@@ -18,8 +18,8 @@ from benchmarks import records
 from locigraph.assembly import opening
 from locigraph.assembly.settings import CorpusSettings
 from locigraph.kg.language.terms import terms
-from locigraph.retrieval.evaluation.contexts import read_contexts
-from locigraph.retrieval.evaluation.metrics import TOKEN_BUDGETS
+from locigraph.research.evaluation.contexts import read_contexts
+from locigraph.retrieval.metrics import TOKEN_BUDGETS
 
 
 def main() -> None:

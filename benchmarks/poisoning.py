@@ -24,13 +24,13 @@ import numpy as np
 from benchmarks import records
 from locigraph.assembly import opening
 from locigraph.assembly.settings import CorpusSettings, EncoderSettings
-from locigraph.assembly.strategies import STRATEGIES
 from locigraph.kg.corpora import Conversation
 from locigraph.kg.language.tokens import STOP_WORDS, words
 from locigraph.kg.types import Question, Turn, TurnId
 from locigraph.memory import Memory
-from locigraph.retrieval.evaluation.metrics import evidence_recall
+from locigraph.research.contenders import CONTENDERS
 from locigraph.retrieval.hits import turns_of_hits
+from locigraph.retrieval.metrics import evidence_recall
 
 _STRANGER = "Mallory"
 _DEPTHS = (1, 10)
@@ -78,7 +78,7 @@ def main() -> None:
     options = records.options_of(parser)
     strategies = options.strategies
     if strategies == ["all"]:
-        strategies = [row.name for row in STRATEGIES.values() if row.in_recall]
+        strategies = [row.name for row in CONTENDERS.values() if row.make is not None]
     corpus = opening.read_corpus(
         CorpusSettings(path=options.corpus, format=options.format, conversations=options.conversations)
     )

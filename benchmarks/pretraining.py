@@ -16,11 +16,10 @@ import numpy as np
 
 from benchmarks import records
 from benchmarks.second_pass import Scores, compared, recall_and_ndcg, shown
-from locigraph.assembly import graphs, opening
-from locigraph.assembly.fold_task import Asker
+from locigraph.assembly import graphs, opening, provenance
 from locigraph.kg.types import SpaceId
-from locigraph.retrieval.evaluation.asking import joined_runs
-from locigraph.scripts.experiments import provenance
+from locigraph.research.evaluation.asking import joined_runs
+from locigraph.research.experiments.fold_task import Asker
 from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
 from locigraph.training.folds import FoldTrainer, plan_folds
 

@@ -21,12 +21,12 @@ from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.types import NodeId, SpaceId, TurnId
+from locigraph.research.published.assomem import AssoMemRetriever
+from locigraph.research.published.gaama import GaamaRetriever
+from locigraph.research.published.hipporag import HippoRagRetriever
+from locigraph.research.published.magma import MagmaRetriever
+from locigraph.research.published.tempr import TemprRetriever
 from locigraph.retrieval.protocols import Retriever, SnapshotLoader
-from locigraph.retrieval.strategies.assomem import AssoMemRetriever
-from locigraph.retrieval.strategies.gaama import GaamaRetriever
-from locigraph.retrieval.strategies.hipporag import HippoRagRetriever
-from locigraph.retrieval.strategies.magma import MagmaRetriever
-from locigraph.retrieval.strategies.tempr import TemprRetriever
 
 _SPACE = SpaceId("bench")
 _DIM = 384

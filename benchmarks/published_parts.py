@@ -19,18 +19,18 @@ from benchmarks import records
 from locigraph.assembly import opening
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.types import Question
-from locigraph.retrieval.evaluation.leaks import Fold
-from locigraph.retrieval.protocols import Retriever, SnapshotLoader
-from locigraph.retrieval.strategies.assomem import (
+from locigraph.research.published.assomem import (
     FIXED_WEIGHTS,
     SIGNALS,
     AssoMemRetriever,
     Weights,
 )
-from locigraph.retrieval.strategies.gaama import GaamaRetriever
-from locigraph.retrieval.strategies.magma import MagmaRetriever, intent_of
-from locigraph.training.assomem_weights import TEMPERATURES, typed_signals, weights_of_types
+from locigraph.research.published.assomem_weights import TEMPERATURES, typed_signals, weights_of_types
+from locigraph.research.published.gaama import GaamaRetriever
+from locigraph.research.published.magma import MagmaRetriever, intent_of
+from locigraph.retrieval.protocols import Retriever, SnapshotLoader
 from locigraph.training.folds import plan_folds
+from locigraph.training.leaks import Fold
 
 _TOP_K = 10
 _FOLDS, _VALIDATION, _SEED = 5, 2, 0

@@ -10,16 +10,15 @@ from typing import Any
 
 from tqdm import tqdm
 
-from locigraph.assembly import opening
+from locigraph.assembly import opening, provenance
 from locigraph.assembly.settings import CorpusSettings, EncoderSettings
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.files import replace_file
 from locigraph.kg.types import Question, Turn
-from locigraph.retrieval.evaluation.metrics import score_ranking
 from locigraph.retrieval.hits import turns_of_hits
+from locigraph.retrieval.metrics import score_ranking
 from locigraph.retrieval.protocols import Retriever
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts.experiments import provenance
 
 #: Options that only say where files are, and do not affect the results.
 _PLACES = {"output", "cache", "keep", "runs", "stores", "tested", "tested_stores", "contexts"}

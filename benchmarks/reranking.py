@@ -22,9 +22,9 @@ from locigraph.assembly.search_parts import trained_reranker
 from locigraph.assembly.settings import EncoderSettings
 from locigraph.kg.types import Question
 from locigraph.memory import Memory
-from locigraph.retrieval.evaluation.metrics import score_ranking
-from locigraph.retrieval.evaluation.significance import sign_flip_test
+from locigraph.research.evaluation.significance import sign_flip_test
 from locigraph.retrieval.hits import turns_of_hits
+from locigraph.retrieval.metrics import score_ranking
 from locigraph.retrieval.protocols import Hit
 from locigraph.retrieval.rerank import LearntReranker
 

@@ -22,8 +22,8 @@ from locigraph.assembly import opening
 from locigraph.assembly.settings import CorpusSettings, EncoderSettings
 from locigraph.kg.types import Turn
 from locigraph.memory import Memory
-from locigraph.retrieval.evaluation.metrics import evidence_recall
 from locigraph.retrieval.hits import turns_of_hits
+from locigraph.retrieval.metrics import evidence_recall
 
 _DEPTH = 10
 

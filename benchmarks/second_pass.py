@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from benchmarks import records
 from locigraph.assembly import graphs
 from locigraph.assembly.search_parts import SearchParts
-from locigraph.assembly.strategies import STRATEGIES
 from locigraph.consolidation.classification import Classifier
 from locigraph.consolidation.linking import Linker
 from locigraph.consolidation.merging import Merger, same_names
@@ -31,9 +30,10 @@ from locigraph.consolidation.reflection import Reflector
 from locigraph.consolidation.resolution import CONCEPT_MERGE
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question, SpaceId
-from locigraph.retrieval.evaluation.metrics import score_ranking
-from locigraph.retrieval.evaluation.significance import sign_flip_test
+from locigraph.research.contenders import CONTENDERS
+from locigraph.research.evaluation.significance import sign_flip_test
 from locigraph.retrieval.index.memory_vectors import MemoryVectors
+from locigraph.retrieval.metrics import score_ranking
 from locigraph.retrieval.protocols import Retriever
 from locigraph.retrieval.strategies.hybrid import HybridRetriever
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder, plain_and_adapted
@@ -56,7 +56,7 @@ def ask(
     found = {}
     with SearchParts(store, encoder, spaces=spaces) as parts:
         for name in strategies:
-            row = STRATEGIES[name]
+            row = CONTENDERS[name]
             assert row.make is not None
             retriever = hybrid(parts) if name == "v1" else row.make(parts, row)
             scores = records.scores(retriever, questions, title=name)

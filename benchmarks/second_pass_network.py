@@ -35,7 +35,6 @@ from tqdm import tqdm
 from benchmarks import records
 from benchmarks.second_pass import PASSES, compared, recall_and_ndcg, shown
 from locigraph.assembly import graphs, opening
-from locigraph.assembly.fold_task import Asker
 from locigraph.assembly.settings import DEFAULT_DTYPE, CorpusSettings, EncoderSettings
 from locigraph.consolidation.classification import category_types, rest_categories
 from locigraph.gnn.relations import RELATIONS, NetworkRelation
@@ -45,11 +44,11 @@ from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question
 from locigraph.kg.views import Views
-from locigraph.retrieval.evaluation.leaks import Fold
+from locigraph.research.experiments.fold_task import Asker, fold_trainer
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-from locigraph.scripts.experiments import learning
 from locigraph.training.config import Settings, TrainerConfig, TrainingConfig
 from locigraph.training.folds import FoldTrainer, plan_folds
+from locigraph.training.leaks import Fold
 
 # Family of the edges between the turns of a session, which no graph holds.
 _SESSION = "SESSION"
@@ -177,7 +176,7 @@ def passed(store: str, corpus: CorpusSettings, encoder: CachedTextEncoder, passe
             lambda space, as_of: with_turns(graph.snapshot(space, as_of=as_of, embedding_model=encoder.model_id)),
             graph.last_spoken(),
         )
-        trainer = learning.fold_trainer(read, views, TrainerConfig(csv_log=False), encoder, seed=0)
+        trainer = fold_trainer(read, views, TrainerConfig(csv_log=False), encoder, seed=0)
         yield Passed(read, views, trainer)
 
 

@@ -25,8 +25,8 @@ from locigraph.assembly import opening
 from locigraph.assembly.settings import CorpusSettings, EncoderSettings
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.types import Question, SpaceId
-from locigraph.retrieval.evaluation.metrics import score_ranking
-from locigraph.retrieval.evaluation.significance import cluster_bootstrap, sign_flip_test
+from locigraph.research.evaluation.significance import cluster_bootstrap, sign_flip_test
+from locigraph.retrieval.metrics import score_ranking
 from locigraph.retrieval.strategies.turn_signals import TEXT_SIGNALS as SIGNALS
 from locigraph.retrieval.strategies.turn_signals import TurnSignals
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from benchmarks import records
 from locigraph.gnn.sketch import LexicalStatistics
 from locigraph.kg.store import Store
-from locigraph.retrieval.evaluation.metrics import evidence_recall, ndcg
+from locigraph.retrieval.metrics import evidence_recall, ndcg
 from locigraph.retrieval.text.node_vectors import snapshot_with_vectors
 from locigraph.training.checkpoint import load_checkpoint
 from locigraph.training.inference import CheckpointQueryEncoder, encode_graph, reader_of

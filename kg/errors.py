@@ -24,6 +24,7 @@ import difflib
 import os
 import textwrap
 from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from typing import TypeVar
 
 _Result = TypeVar("_Result")
@@ -151,6 +152,24 @@ def same_beginning(one: str, other: str) -> int:
 def how_to_install(extra: str) -> str:
     """Advice to install packages that only some users need; ``extra`` names them in ``pyproject.toml``."""
     return f"run pip install -c constraints.txt -e '.[{extra}]' in the checkout of Locigraph"
+
+
+def require_extra(extra: str, packages: Iterable[str], purpose: str) -> None:
+    """Check that packages are installed which only some users need.
+
+    Args:
+        extra: Their name in ``pyproject.toml``.
+        packages: The packages, as they are imported.
+        purpose: What needs them.
+
+    Raises:
+        LocigraphError: Names those that are missing.
+    """
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
+        raise LocigraphError(
+            f"{purpose} needs the extra {extra!r} ({', '.join(missing)} not installed); {how_to_install(extra)}"
+        )
 
 
 def nearest(value: str, known: Iterable[str]) -> str:

@@ -19,8 +19,8 @@ from typing import Any, NoReturn, get_args, get_type_hints
 
 from jsonargparse import ActionConfigFile, ArgumentParser  # type: ignore[attr-defined]  # exported at run time
 
-from locigraph.kg.errors import LocigraphError, abridged
-from locigraph.scripts.command_table import COMMANDS, ROOMS
+from locigraph.kg.errors import LocigraphError, abridged, require_extra
+from locigraph.scripts.command_table import COMMANDS, RESEARCH_EXTRA, ROOMS
 from locigraph.scripts.console import mistakes
 
 # Seeds are below this, so that they fit into numpy's 32 bits after they were multiplied and incremented.
@@ -143,6 +143,8 @@ def _run(command: str, words: list[str]) -> None:
         fail(f"seed is {values['seed']}; expected 0 to {_SEEDS - 1}")
     _quiet()
     try:
+        if COMMANDS[command].room == "research":
+            require_extra("research", RESEARCH_EXTRA, f"locigraph {command}")
         function(**values)
     except LocigraphError as error:
         fail(str(error), code=error.exit_code)
@@ -280,17 +282,18 @@ def _quiet() -> None:
 def _tables(words: Sequence[str]) -> dict[str, str]:
     """The text for each mark in help texts, such as ``<strategies>``: a table's names, some with descriptions."""
     from locigraph.assembly.queries import QUERY_GENERATORS
-    from locigraph.assembly.strategies import STRATEGIES, recalled
+    from locigraph.assembly.strategies import recalled
     from locigraph.consolidation.extractors import EXTRACTORS
     from locigraph.kg.corpora import FORMATS
     from locigraph.kg.schema import NODE_TYPES
+    from locigraph.research.contenders import CONTENDERS
 
     def described(rows: Iterable[Any]) -> str:
         return "; ".join(f"{row.name}: {row.description.removesuffix('.')}" for row in rows)
 
     marks = {
-        "<strategies>": described(STRATEGIES.values()),
-        "<baselines>": ", ".join(row.name for row in STRATEGIES.values() if row.is_baseline),
+        "<strategies>": described(CONTENDERS.values()),
+        "<baselines>": ", ".join(row.name for row in CONTENDERS.values() if row.is_baseline),
         "<recalled>": ", ".join(recalled()),
         "<extractors>": described(EXTRACTORS.values()),
         "<extractors of added turns>": described(row for row in EXTRACTORS.values() if not row.is_replay),
@@ -299,7 +302,7 @@ def _tables(words: Sequence[str]) -> dict[str, str]:
         "<node types>": ", ".join(NODE_TYPES),
     }
     if "ablate" in words:
-        from locigraph.training.ablation import variants_of
+        from locigraph.research.experiments.ablation import variants_of
         from locigraph.training.config import Settings
 
         marks["<variants>"] = "; ".join(variants_of(Settings()))  # a name may contain a comma

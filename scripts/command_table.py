@@ -34,13 +34,14 @@ class Command:
         return found
 
 
+#: Packages of the extra ``research``, as they are imported, which the commands of that room need.
+RESEARCH_EXTRA = ("matplotlib", "optuna")
 #: Heading of each room in ``locigraph --help``.
 ROOMS = {"memory": "keep and ask a memory", "training": "train", "research": "measure and compare"}
 _QUESTION = ("question", "What to look for.")
 COMMANDS = Table(
     "command",
     [
-        Command("demo", "memory", "run the whole pipeline on the bundled sample: graph, v1, trained v2, report"),
         Command("build", "memory", "turn conversations into a graph and its index"),
         Command("recall", "memory", "search the memory for what answers a question", positional=_QUESTION),
         Command(
@@ -80,6 +81,7 @@ COMMANDS = Table(
         ),
         Command("refresh", "training", "write graph embeddings of all turns into the index"),
         Command("drift", "training", "report how far the graph embeddings in use differ from the present graph"),
+        Command("demo", "research", "run the whole pipeline on the bundled sample: graph, v1, trained v2, report"),
         Command("evaluate", "research", "compare strategies on held-out conversations, with statistics and a report"),
         Command(
             "compare",

@@ -9,5 +9,5 @@ ROOT = Path(__file__).parent.parent
 #: its own.
 PACKAGES = {
     **{name: ROOT / name for name in ("kg", "consolidation", "gnn", "retrieval", "training", "scripts")},
-    **{name: ROOT / "locigraph" / name for name in ("assembly", "memory", "serving")},
+    **{name: ROOT / "locigraph" / name for name in ("assembly", "memory", "serving", "research")},
 }

@@ -11,8 +11,8 @@ from typing import Any
 
 from locigraph.kg.corpora import load_corpus
 from locigraph.kg.language.languages import LANGUAGES
-from locigraph.retrieval.evaluation.formatting import p_value, signed, unsigned
-from locigraph.retrieval.evaluation.question_scores import compare_again
+from locigraph.research.evaluation.formatting import p_value, signed, unsigned
+from locigraph.research.evaluation.question_scores import compare_again
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results"
 _CATEGORIES = ("multi-hop", "temporal", "open-domain", "single-hop")

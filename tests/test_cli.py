@@ -189,7 +189,7 @@ BAD_CALLS = {
     ),
     "unknown strategy of recall": (
         ["recall", "q", "--space", "x", "--strategy", "v9"],
-        ["'v9'", "known: v1", "v2, fusion-zero, sum"],
+        ["'v9'", "known: v1", "v2, fusion-zero, dense"],
     ),
     "no ablation of nothing": (["ablate", "--variants", "[]"], ["variants is empty"]),
     "no telemetry by a typo": (["train", "--trainer.wandb_mode", "ofline"], ["wandb_mode"]),
@@ -209,6 +209,18 @@ def test_bad_input_is_one_clear_line_and_exit_code_2_and_changes_nothing(
     code, _, error = run(capsys, *arguments)
     assert_one_line_and_code_2(code, error, *words)
     assert [path for path in tmp_path.rglob("*") if path.is_file() and "cache" not in path.name] == []
+
+
+def test_commands_that_compare_say_which_packages_they_lack(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "RESEARCH_EXTRA", ("yaml", "no_such_package"))
+    code, _, error = run(capsys, "evaluate", "--corpus.path", "sample")
+    assert_one_line_and_code_2(
+        code, error, "locigraph evaluate needs the extra 'research' (no_such_package not installed)"
+    )
+    code, _, error = run(capsys, "recall", "q", "--space", "x", "--store", "absent.sqlite")
+    assert_one_line_and_code_2(code, error, "absent.sqlite")
 
 
 def test_an_empty_file_in_the_place_of_a_store_is_told_apart_from_none(

@@ -19,7 +19,8 @@ ALLOWED = {
     "assembly": {"kg", "consolidation", "gnn", "retrieval", "training"},
     "memory": {"kg", "consolidation", "gnn", "retrieval", "training", "assembly"},
     "serving": {"kg", "consolidation", "retrieval", "training", "assembly", "memory"},
-    "scripts": {"kg", "consolidation", "gnn", "retrieval", "training", "assembly", "memory", "serving"},
+    "research": {"kg", "consolidation", "gnn", "retrieval", "training", "assembly"},
+    "scripts": {"kg", "consolidation", "gnn", "retrieval", "training", "assembly", "memory", "serving", "research"},
 }
 #: Third-party packages that a package must not import.
 FORBIDDEN = {

@@ -3,6 +3,7 @@
 LocigraphError (kg.errors)
 └── TrainingError
     ├── CheckpointError        a checkpoint is missing, damaged, or of another schema or text encoder
+    ├── LeakError              training had access to something of a test conversation
     ├── StaleEmbeddingsError   the graph has changed since it was embedded
     └── TrainingDataError      there is nothing to learn from, or a space is in both training and validation
 """
@@ -16,6 +17,10 @@ class TrainingError(LocigraphError):
 
 class CheckpointError(TrainingError):
     """A checkpoint is missing, damaged, or made for another schema or text encoder."""
+
+
+class LeakError(TrainingError):
+    """Training had access to something of a test conversation, so the scores would be too high."""
 
 
 class StaleEmbeddingsError(TrainingError):

@@ -15,13 +15,12 @@ from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.language.seen_texts import SeenTexts, wording
 from locigraph.kg.types import Question
 from locigraph.kg.views import Views
-from locigraph.retrieval.evaluation.errors import LeakError
-from locigraph.retrieval.evaluation.leaks import Fold, check_text_leak
 from locigraph.retrieval.text.text_adapter import TextAdapter
 from locigraph.training.checkpoint import Checkpoint
 from locigraph.training.config import Settings, TrainerConfig
-from locigraph.training.errors import TrainingError
+from locigraph.training.errors import LeakError, TrainingError
 from locigraph.training.identity import TrainingRun
+from locigraph.training.leaks import Fold, check_text_leak
 from locigraph.training.pseudo_questions import RULES, QuestionWriter
 from locigraph.training.snapshots import TrainingSet, graphs_of, seen_texts_of
 

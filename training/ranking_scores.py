@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from locigraph.kg.types import TurnId
-from locigraph.retrieval.evaluation.metrics import evidence_recall, ndcg
+from locigraph.retrieval.metrics import evidence_recall, ndcg
 
 
 def inner_products(queries: Tensor, stored: Tensor) -> Tensor:

@@ -9,9 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from locigraph.assembly import options
-from locigraph.assembly.strategies import STRATEGIES, recalled
+from locigraph.assembly.strategies import strategy_named
 from locigraph.kg.errors import LocigraphError, shortened
-from locigraph.kg.registry import UnknownNameError
 from locigraph.kg.types import Scope
 from locigraph.retrieval.budgets import KindLimits
 from locigraph.retrieval.conditions import Condition, parsed
@@ -77,13 +76,7 @@ class AskedQuestion:
             return
         if not isinstance(name, str):
             raise LocigraphError(f"strategy is {shortened(name)}; expected a name, or None")
-        if name in recalled():
-            return
-        if name not in STRATEGIES:
-            raise UnknownNameError("strategy", name, recalled())
-        is_v2 = STRATEGIES[name].searches_graph_embeddings
-        ending = "in recall, use v2 with --checkpoint" if is_v2 else "it is trained there, inside folds"
-        raise LocigraphError(f"strategy {name!r} is only for locigraph evaluate; {ending}")
+        strategy_named(name)  # raises if there is none
 
     def _check_confidence(self) -> None:
         least = self.min_confidence

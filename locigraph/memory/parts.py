@@ -12,8 +12,7 @@ from locigraph.assembly import defaults, opening
 from locigraph.assembly.search_parts import SearchParts, indexer_of
 from locigraph.assembly.settings import DEFAULT, EncoderSettings, IndexSettings
 from locigraph.assembly.space_indexes import KeptIndexes
-from locigraph.assembly.strategies import STRATEGIES, Strategy, made
-from locigraph.assembly.strategy_choice import require_adapter
+from locigraph.assembly.strategies import STRATEGIES, Strategy, made, require_adapter, strategy_named
 from locigraph.kg.errors import InvalidVectorError, LocigraphError, outcome
 from locigraph.kg.store import Store
 from locigraph.kg.types import Node, NodeId, SpaceId
@@ -268,7 +267,7 @@ class Parts:
             LocigraphError: If the strategy cannot be used, or the index fails.
         """
         row, notes, read = self._chosen(asked, strategy)
-        require_adapter([row.name], self._settings.adapter)
+        require_adapter(row, self._settings.adapter)
         # Milvus Lite can be opened by one process at a time; strategies without vectors leave it to others.
         index = self.index() if row.needs_index else None
         self._bring_index_up_to_date(row, asked)
@@ -296,7 +295,7 @@ class Parts:
     def _chosen(self, asked: AskedSpaces, strategy: str | None) -> tuple[Strategy, list[str], GraphVectors | None]:
         """The row of a strategy, by default v2's, or v1's with a note that says why; and v2's embeddings if checked."""
         if strategy is not None:
-            return STRATEGIES[strategy], [], None
+            return strategy_named(strategy), [], None
         read, reason = self._for_v2(asked.spaces)
         notes = [f"v1 answered, since v2 cannot be used: {reason}"] if reason else []
         return STRATEGIES["v1" if reason else "v2"], notes, read

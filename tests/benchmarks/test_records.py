@@ -10,7 +10,7 @@ import pytest
 
 import benchmarks
 from benchmarks.published import main
-from locigraph.scripts.experiments import provenance
+from locigraph.assembly import provenance
 
 RUN = sorted(
     {module.name for module in pkgutil.iter_modules(benchmarks.__path__)} - {"hashed_words", "records", "synthetic"}

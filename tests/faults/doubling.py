@@ -39,11 +39,11 @@ from locigraph.kg.language.seen_texts import wording
 from locigraph.kg.language.terms import terms
 from locigraph.kg.store import Store
 from locigraph.kg.types import NodeId
+from locigraph.research.published.magma import intent_of
 from locigraph.retrieval.budgets import count_tokens
 from locigraph.retrieval.hit_filters import folded
 from locigraph.retrieval.protocols import Hit
 from locigraph.retrieval.query_generator import generate_queries
-from locigraph.retrieval.strategies.magma import intent_of
 from locigraph.training.pseudo_questions import questions_about
 from tests.fakes import MONDAY, SPACE, FakeContext, FakeEncoder, make_turn, make_turns
 from tests.fakes_graph import Extra, hit, make_snapshot

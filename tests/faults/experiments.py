@@ -49,7 +49,11 @@ _OF_THE_RUN = re.compile("manifest|.*_ms|.*seconds")
 
 def load() -> None:
     """Import what experiments import when they run, so that their processes need not."""
-    for name in ("scripts.experiments.evaluation", "scripts.experiments.transfer_matrix", "training.hyperparameters"):
+    for name in (
+        "research.experiments.evaluation",
+        "research.experiments.transfer_matrix",
+        "research.experiments.hyperparameters",
+    ):
         importlib.import_module(f"locigraph.{name}")
     for name in ("adapter", "fusion", "graph_training"):
         importlib.import_module(f"locigraph.training.{name}")

@@ -90,7 +90,7 @@ def test_every_function_that_makes_a_pattern_is_called_with_long_texts() -> None
 @pytest.mark.parametrize("held", ["pattern", "rows", "function"])
 def test_a_pattern_is_found_wherever_a_module_holds_it(held: str) -> None:
     place = {
-        "pattern": "locigraph.retrieval.strategies.magma._WHY[0]",
+        "pattern": "locigraph.research.published.magma._WHY[0]",
         "rows": "locigraph.consolidation.insights.LIST_RULES[1]",
         "function": "kg.store.commit.sanitize_label",
     }

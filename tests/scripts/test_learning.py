@@ -5,15 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from locigraph.assembly.learning import question_writer, settings_of, training_set
 from locigraph.assembly.settings import WriterSettings
 from locigraph.consolidation.errors import LimitReachedError
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.types import Question, SpaceId
 from locigraph.kg.views import Views
-from locigraph.retrieval.evaluation.leaks import Fold
-from locigraph.scripts.experiments.learning import question_writer, settings_of, settings_of_folds, training_set
+from locigraph.research.experiments.fold_task import settings_of_folds
 from locigraph.training.config import ModelConfig, Settings, TrainingConfig
+from locigraph.training.leaks import Fold
 from tests.consolidation.endpoints import endpoint
 from tests.fakes import make_conversation
 

@@ -30,7 +30,7 @@ from locigraph.assembly import opening
 from locigraph.assembly.graphs import GraphWriter
 from locigraph.assembly.language_models import clients_of
 from locigraph.assembly.settings import EncoderSettings, IndexSettings, LLMSettings, ModelSettings
-from locigraph.assembly.strategies import STRATEGIES, recalled
+from locigraph.assembly.strategies import recalled
 from locigraph.consolidation.errors import LanguageModelError, LimitReachedError
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.pipeline import Consolidator
@@ -1142,9 +1142,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert ran.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize(
-    "strategy", [name for name, row in STRATEGIES.items() if row.in_recall and not row.needs_adapter]
-)
+@pytest.mark.parametrize("strategy", [name for name, row in recalled().items() if not row.needs_adapter])
 def test_of_turns_that_are_all_pending_nothing_is_found_and_that_is_said(place: Path, strategy: str) -> None:
     with Store(place / "memory.sqlite") as store:
         store.append_turns([replace(turn, space=SpaceId("ana")) for turn in make_turns(["I sold my bike."])])

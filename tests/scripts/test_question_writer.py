@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from locigraph.assembly.question_writer import LLMQuestions, questions_of
 from locigraph.consolidation.cassette import Cassette, CassetteMode
 from locigraph.consolidation.errors import LanguageModelError, MissingReplyError, ReplyFormatError
 from locigraph.consolidation.llm import ChatClient, Endpoint
-from locigraph.scripts.experiments.question_writer import LLMQuestions, questions_of
 from tests.consolidation.endpoints import NOWHERE, endpoint
 
 STATEMENTS = ["Ann has a canoe", "Ben left", "Ann has a canoe", "Mm"]

@@ -7,9 +7,9 @@ import pytest
 import yaml
 from safetensors.numpy import save_file
 
+from locigraph.assembly.recipe import difference, read_recipe
 from locigraph.scripts import cli
 from locigraph.scripts.commands.training.reproduce import reproduce
-from locigraph.scripts.experiments.recipe import difference, read_recipe
 
 SHIPPED = Path(__file__).parents[2] / "checkpoints"
 

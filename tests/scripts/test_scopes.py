@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from locigraph import Memory
 from locigraph.assembly import opening
 from locigraph.assembly.settings import CorpusSettings
-from locigraph.assembly.strategies import STRATEGIES, recalled
+from locigraph.assembly.strategies import recalled
 from locigraph.kg.errors import LocigraphError, StoreError, UnknownScopeError, UnknownSpaceError
 from locigraph.kg.types import Scope, SpaceId
 from locigraph.memory import Recalled
@@ -269,7 +269,7 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
     user=st.none() | st.sampled_from(NAMES),
     agent=st.none() | st.sampled_from(NAMES),
     patterns=KEYS,
-    strategy=st.sampled_from([name for name in RECALLED if not STRATEGIES[name].needs_adapter]),
+    strategy=st.sampled_from([name for name in RECALLED if not recalled()[name].needs_adapter]),
 )
 def test_no_scope_reaches_a_space_of_another_or_one_that_the_key_does_not_own(
     crowd: Memory, user: str | None, agent: str | None, patterns: list[str], strategy: str

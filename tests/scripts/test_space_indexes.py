@@ -16,13 +16,12 @@ from locigraph.assembly import opening
 from locigraph.assembly.search_parts import SearchParts
 from locigraph.assembly.settings import EncoderSettings, IndexSettings
 from locigraph.assembly.space_indexes import KeptIndexes, SpaceIndexes
-from locigraph.assembly.strategies import STRATEGIES as TABLE
-from locigraph.assembly.strategies import made_of
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.types import Said, SpaceId, TurnId
 from locigraph.memory.known_turns import KnownTurns
+from locigraph.research.contenders import CONTENDERS, made_of
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.index.milvus_collection import Collection
 from locigraph.retrieval.index.scoped_vectors import ScopedVectors
@@ -68,8 +67,8 @@ def test_without_an_index_a_strategy_finds_in_memory_what_it_finds_in_the_index(
         SearchParts(store, encoder, spaces=[ana], index=index) as parts,
         SearchParts(store, encoder, spaces=[ana]) as in_memory,
     ):
-        learnt = {name for name, row in TABLE.items() if row.is_trained or row.needs_checkpoint}
-        searching = [name for name, row in TABLE.items() if row.needs_index and name not in learnt]
+        learnt = {name for name, row in CONTENDERS.items() if row.is_trained or row.needs_checkpoint}
+        searching = [name for name, row in CONTENDERS.items() if row.needs_index and name not in learnt]
         assert {"v1", "dense"} <= {*searching}
         for name in searching:
             indexed, exact = (

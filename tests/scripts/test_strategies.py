@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -10,12 +10,14 @@ from typing import cast
 import pytest
 import yaml
 
+from locigraph.assembly import strategies
 from locigraph.assembly.search_parts import SearchParts
-from locigraph.assembly.strategies import STRATEGIES, Strategy, made, made_of, recalled
-from locigraph.assembly.strategy_choice import chosen, comparisons, require_adapter, unused_options
+from locigraph.assembly.strategies import STRATEGIES, Strategy, made, recalled, require_adapter, strategy_named
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
+from locigraph.research.contenders import CONTENDERS, Contender, made_of
+from locigraph.research.experiments.strategy_choice import chosen, comparisons, unused_options
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Result, Retriever, SnapshotLoader
 from locigraph.retrieval.stopwatch import Stopwatch
 from locigraph.retrieval.strategies.weighted_sum import FusionRetriever
@@ -42,11 +44,11 @@ def toy_row() -> Iterator[None]:
     def make(parts: SearchParts, strategy: Strategy) -> Retriever:
         return Nothing()
 
-    STRATEGIES.add(Strategy("nothing", "finds nothing", make, is_baseline=True))
+    CONTENDERS.add(Contender("nothing", "finds nothing", make, is_baseline=True))
     try:
         yield
     finally:
-        STRATEGIES.remove("nothing")
+        CONTENDERS.remove("nothing")
 
 
 def test_a_strategy_is_added_with_one_row(tmp_path: Path) -> None:
@@ -58,6 +60,40 @@ def test_a_strategy_is_added_with_one_row(tmp_path: Path) -> None:
             assert made_of(parts, ["nothing"])["nothing"].retrieve("Who?", SpaceId("x")).hits == ()
     with pytest.raises(LocigraphError, match="strategy 'nothing' is not known"):
         chosen("nothing", checkpoint=None, adapter=None)
+
+
+class Entry:
+    """An entry point of an installed package."""
+
+    value = "other.package:ROWS"
+
+    def __init__(self, found: Callable[[], Sequence[Strategy]]) -> None:
+        self.load = found
+
+
+@pytest.fixture
+def entries(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Entry]]:
+    found: list[Entry] = []
+    monkeypatch.setattr(strategies, "entry_points", lambda *, group: found if group == "locigraph.strategies" else [])
+    strategies._of_other_packages.cache_clear()
+    yield found
+    strategies._of_other_packages.cache_clear()
+
+
+def test_an_installed_package_adds_strategies_to_recall(entries: list[Entry]) -> None:
+    entries.append(Entry(lambda: [Strategy("nothing", "finds nothing", lambda parts, row: Nothing())]))
+    assert [*recalled()] == [*STRATEGIES, "nothing"]
+    assert strategy_named("nothing").description == "finds nothing"
+
+
+def test_a_package_whose_strategies_cannot_be_loaded_is_named_where_they_are_needed(entries: list[Entry]) -> None:
+    def missing() -> Sequence[Strategy]:
+        raise ModuleNotFoundError("No module named 'other'")
+
+    entries.append(Entry(missing))
+    assert strategy_named("v2") is STRATEGIES["v2"]
+    with pytest.raises(LocigraphError, match=r"the strategies of 'other.package:ROWS' cannot be loaded \(.*'other'"):
+        strategy_named("nothing")
 
 
 def test_an_unknown_strategy_is_an_error_that_lists_the_known_ones() -> None:
@@ -72,10 +108,11 @@ def test_what_needs_a_checkpoint_or_an_adapter_is_refused_without() -> None:
     with pytest.raises(LocigraphError, match="'v2-zero' needs a checkpoint"):
         chosen("v1,v2-zero", checkpoint=None, adapter="a")
     with pytest.raises(LocigraphError, match="'sum-adapted' needs an adapter"):
-        require_adapter(["v1", "v2", "sum-adapted"], None)
+        require_adapter(CONTENDERS["sum-adapted"], None)
     with pytest.raises(LocigraphError, match="'assomem-learnt-adapted' needs an adapter"):
-        require_adapter(["assomem-learnt", "assomem-learnt-adapted"], None)
-    require_adapter(["v1", "v2", "v2-mixing"], None)  # a graph network can learn on the text encoder as it is
+        require_adapter(CONTENDERS["assomem-learnt-adapted"], None)
+    for name in ("v1", "v2", "v2-mixing"):  # a graph network can learn on the text encoder as it is
+        require_adapter(CONTENDERS[name], None)
 
 
 def test_v2_is_tested_against_v1_and_sum_unless_told_otherwise() -> None:
@@ -138,9 +175,8 @@ def test_options_left_without_use_are_noted() -> None:
 
 @pytest.mark.parametrize("name", ["gaama", "assomem", "magma", "tempr", "hipporag", "dense"])
 def test_published_strategies_run_with_either_text_encoder_and_are_offered_by_recall(name: str) -> None:
-    plain, adapted = STRATEGIES[name], STRATEGIES[f"{name}-adapted"]
-    assert plain.in_recall
-    assert adapted.in_recall
+    plain, adapted = CONTENDERS[name], CONTENDERS[f"{name}-adapted"]
+    assert {plain.name, adapted.name} <= {*recalled()}
     assert (plain.uses_adapter, adapted.uses_adapter) == (False, True)
     assert not plain.searches_graph_embeddings
     assert not plain.is_baseline  # unless they are named as baselines

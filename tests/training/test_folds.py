@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 
 from locigraph.kg.types import Question, SpaceId, TurnId
 from locigraph.kg.views import Views
-from locigraph.retrieval.evaluation.errors import LeakError
-from locigraph.retrieval.evaluation.leaks import Fold
 from locigraph.retrieval.text.text_adapter import TextAdapter
 from locigraph.training import folds
-from locigraph.training.errors import TrainingError
+from locigraph.training.errors import LeakError, TrainingError
 from locigraph.training.folds import (
     FoldTrainer,
     plan_folds,
@@ -24,6 +22,7 @@ from locigraph.training.folds import (
     refuse_validation_on_adapter_data,
     without_wordings,
 )
+from locigraph.training.leaks import Fold
 from locigraph.training.snapshots import TrainingSet
 from tests.fakes import make_turns
 from tests.fakes_graph import CPU, make_snapshot, small_settings

@@ -11,14 +11,13 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Collection
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import locigraph
 from locigraph.assembly.batch_jobs import require_servers
 from locigraph.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings
-from locigraph.kg.errors import LocigraphError, how_to_install
+from locigraph.kg.errors import LocigraphError, require_extra
 from locigraph.kg.store.engine import shown_url
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ def serve(
 
     from locigraph.memory import Memory
 
-    _require_extra()
+    require_extra("serve", _EXTRA, "locigraph serve")
     from locigraph.serving.workers import share_processors
 
     require_servers(workers, store, index)
@@ -188,14 +187,6 @@ def _folders(*named: str | Path | None) -> set[str]:
             path = Path(each).expanduser().absolute()
             found |= {path.parent, path.resolve().parent, path.resolve()}
     return {str(folder) for folder in found if len(folder.parts) > 1}
-
-
-def _require_extra() -> None:
-    missing = [name for name in _EXTRA if find_spec(name) is None]
-    if missing:
-        raise LocigraphError(
-            f"locigraph serve needs the extra 'serve' ({', '.join(missing)} not installed); {how_to_install('serve')}"
-        )
 
 
 def _bound(host: str, port: int, *, has_keys: bool) -> socket.socket:

@@ -48,21 +48,20 @@ def ablate(
     import json
     from pathlib import Path
 
-    from locigraph.assembly import graphs, opening
+    from locigraph.assembly import graphs, learning, opening, provenance
     from locigraph.assembly.language_models import clients_of
     from locigraph.kg.errors import LocigraphError, nearest
     from locigraph.kg.files import replace_file
-    from locigraph.retrieval.evaluation.ablation_report import ablation_figure, ablation_table
-    from locigraph.retrieval.evaluation.asking import joined_runs, outcomes
-    from locigraph.retrieval.evaluation.leaks import Fold
-    from locigraph.retrieval.evaluation.outcomes import StrategyRun
-    from locigraph.retrieval.evaluation.report import learnt_note
-    from locigraph.retrieval.evaluation.summary import summarise
-    from locigraph.scripts.experiments import learning, provenance
-    from locigraph.scripts.experiments.result_files import learnt_questions
-    from locigraph.training.ablation import FULL, variants_of
+    from locigraph.research.evaluation.ablation_report import ablation_figure, ablation_table
+    from locigraph.research.evaluation.asking import joined_runs, outcomes
+    from locigraph.research.evaluation.outcomes import StrategyRun
+    from locigraph.research.evaluation.report import learnt_note
+    from locigraph.research.evaluation.summary import summarise
+    from locigraph.research.experiments.ablation import FULL, variants_of
+    from locigraph.research.experiments.result_files import learnt_questions
     from locigraph.training.config import Settings, changed
     from locigraph.training.folds import plan_folds, seen_by
+    from locigraph.training.leaks import Fold
 
     provenance.source_commit()
     named = None if variants is None else names_in(variants)
@@ -79,18 +78,18 @@ def ablate(
     chosen = known if named is None else {name: known[name] for name in named}
     opening.require_questions(loaded, "there is nothing to evaluate")
 
-    from locigraph.assembly.fold_task import Asker  # imports the vector index
+    from locigraph.research.experiments.fold_task import Asker, fold_trainer  # imports the vector index
 
     extractor = graphs.extractor_for(consolidation, loaded, clients_of(llm))
     text_encoder = opening.held_out_encoder(encoder, loaded.questions)
     planned = plan_folds(loaded.questions, folds=folds, validation=validation, seed=seed)
     folder.mkdir(parents=True, exist_ok=True)
     with graphs.built_views(loaded, extractor, text_encoder, path) as views:
-        fold_trainer = learning.fold_trainer(loaded, views, trainer, text_encoder, seed=seed, experiment=folder.name)
+        trainings = fold_trainer(loaded, views, trainer, text_encoder, seed=seed, experiment=folder.name)
 
         def run_fold(name: str, settings: Settings, fold: Fold) -> StrategyRun:
             here = folder / name.replace(" ", "-") / f"fold-{fold.index}"
-            checkpoint = fold_trainer.train(fold, settings, folder=here, seed=seed, name=f"{name}, fold {fold.index}")
+            checkpoint = trainings.train(fold, settings, folder=here, seed=seed, name=f"{name}, fold {fold.index}")
             tested = [q for q in loaded.questions if q.space in fold.test]
             return Asker(tested, text_encoder, views).checkpoint(checkpoint, tested, name=name)
 

@@ -50,8 +50,8 @@ def answer(
     from locigraph.assembly.language_models import clients_of
     from locigraph.kg.corpora import FORMATS
     from locigraph.kg.errors import LocigraphError
-    from locigraph.retrieval.evaluation.contexts import read_contexts
-    from locigraph.scripts.experiments.answers import Answering, SpentFile, answers_table
+    from locigraph.research.evaluation.contexts import read_contexts
+    from locigraph.research.experiments.answers import Answering, SpentFile, answers_table
 
     for name, value, least in (("concurrency", concurrency, 1), ("questions", questions, 1), ("wrong", wrong, 0)):
         if value is not None and value < least:

@@ -35,9 +35,9 @@ def compare(
 
     from locigraph.kg.counts import counted
     from locigraph.kg.errors import LocigraphError
-    from locigraph.retrieval.evaluation.formatting import p_value, signed
-    from locigraph.retrieval.evaluation.question_scores import compare_again
-    from locigraph.retrieval.evaluation.trec import export_trec
+    from locigraph.research.evaluation.formatting import p_value, signed
+    from locigraph.research.evaluation.question_scores import compare_again
+    from locigraph.research.evaluation.trec import export_trec
 
     if not pairs and trec is None:
         raise LocigraphError("nothing to do; name comparisons with --pairs or a folder with --trec")

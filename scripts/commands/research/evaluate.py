@@ -87,10 +87,10 @@ def evaluate(
     import dataclasses
     from pathlib import Path
 
-    from locigraph.assembly import opening, strategy_choice
-    from locigraph.assembly.strategies import STRATEGIES
+    from locigraph.assembly import opening, provenance
     from locigraph.kg.errors import LocigraphError
-    from locigraph.scripts.experiments import provenance
+    from locigraph.research.contenders import CONTENDERS
+    from locigraph.research.experiments import strategy_choice
 
     provenance.source_commit()
     names = strategy_choice.chosen(strategies, checkpoint=checkpoint, adapter=encoder.adapter)
@@ -102,13 +102,13 @@ def evaluate(
     loaded = opening.read_corpus(corpus, store=path)
     opening.require_questions(loaded, "there is nothing to evaluate")
 
-    from locigraph.assembly import graphs
+    from locigraph.assembly import graphs, learning
     from locigraph.assembly.language_models import clients_of
     from locigraph.assembly.queries import queries_of
     from locigraph.assembly.search_parts import trained_reranker
-    from locigraph.retrieval.evaluation.report import learnt_note, text_table
-    from locigraph.scripts.experiments import learning
-    from locigraph.scripts.experiments.evaluation import Evaluation
+    from locigraph.research.evaluation.report import learnt_note, text_table
+    from locigraph.research.experiments.evaluation import Evaluation
+    from locigraph.research.experiments.fold_task import settings_of_folds
     from locigraph.training.checkpoint import load_checkpoint
     from locigraph.training.folds import plan_folds, refuse_trained_on
 
@@ -118,7 +118,7 @@ def evaluate(
     query_generator = queries_of(queries, clients)
     questions_by = learning.question_writer(writer)
     text_encoder = opening.held_out_encoder(encoder, loaded.questions)
-    rows = [STRATEGIES[name] for name in names]
+    rows = [CONTENDERS[name] for name in names]
     given = None
     if checkpoint is not None and any(row.needs_checkpoint for row in rows):
         given = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
@@ -128,7 +128,7 @@ def evaluate(
         refuse_trained_on(learnt_reranker, loaded.questions, option="reranker")
     is_trained = any(row.is_trained for row in rows)
     planned = plan_folds(loaded.questions, folds=folds, validation=validation, seed=seed) if is_trained else ()
-    of_folds = learning.settings_of_folds(
+    of_folds = settings_of_folds(
         settings,
         planned,
         searched if planned else None,

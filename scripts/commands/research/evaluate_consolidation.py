@@ -12,8 +12,8 @@ from locigraph.assembly.settings import CorpusSettings, EncoderSettings, LLMSett
 if TYPE_CHECKING:
     from locigraph.kg.corpora import Conversation, Corpus
     from locigraph.kg.store import Store
+    from locigraph.research.experiments.quality import Quality, Statement
     from locigraph.retrieval.text.text_encoder import CachedTextEncoder
-    from locigraph.scripts.experiments.quality import Quality, Statement
 
 _DECIMAL = ("covered", "repeated", "dates_right", "seconds_per_turn")
 _COLUMNS = (
@@ -60,7 +60,7 @@ def evaluate_consolidation(
     from locigraph.kg.errors import LocigraphError
     from locigraph.kg.files import replace_file
     from locigraph.kg.store import Store
-    from locigraph.scripts.experiments import extracting_models as models
+    from locigraph.research.experiments import extracting_models as models
 
     options.check_cosine(threshold)
     loaded = opening.read_corpus(corpus)
@@ -139,7 +139,7 @@ def _earlier_rows(file: Path, measured: Mapping[str, Any]) -> list[dict[str, Any
 
 def _judged(corpus: Corpus, graph: Store, encoder: CachedTextEncoder, threshold: float) -> Quality:
     from locigraph.kg.language.dated_texts import undated
-    from locigraph.scripts.experiments.quality import Quality, quality
+    from locigraph.research.experiments.quality import Quality, quality
 
     total = Quality()
     for conversation in corpus.conversations:
@@ -151,7 +151,7 @@ def _judged(corpus: Corpus, graph: Store, encoder: CachedTextEncoder, threshold:
 
 def _made(graph: Store, conversation: Conversation) -> list[Statement]:
     from locigraph.kg.schema import dated_types, plannable_types
-    from locigraph.scripts.experiments.quality import Statement
+    from locigraph.research.experiments.quality import Statement
 
     nodes = graph.nodes(conversation.space, types=plannable_types())
     return [
@@ -167,7 +167,7 @@ def _made(graph: Store, conversation: Conversation) -> list[Statement]:
 
 
 def _recorded(conversation: Conversation) -> list[Statement]:
-    from locigraph.scripts.experiments.quality import Statement
+    from locigraph.research.experiments.quality import Statement
 
     given = conversation.extractions
     facts = [Statement(fact.text, fact.turn_ids) for fact in given.facts]

@@ -46,17 +46,16 @@ def search(
     import shutil
     from pathlib import Path
 
-    from locigraph.assembly import graphs, opening
+    from locigraph.assembly import graphs, learning, opening, provenance
     from locigraph.assembly.language_models import clients_of
     from locigraph.kg.errors import LocigraphError
     from locigraph.kg.files import replace_file
     from locigraph.kg.types import SpaceId
-    from locigraph.retrieval.evaluation.leaks import Fold
-    from locigraph.scripts.experiments import learning, provenance
+    from locigraph.research.experiments.hyperparameters import SPACE, search_fold
     from locigraph.training.config import Settings
     from locigraph.training.folds import plan_folds
-    from locigraph.training.hyperparameters import SPACE, search_fold
     from locigraph.training.identity import CHECKPOINT_ALGORITHM
+    from locigraph.training.leaks import Fold
 
     provenance.source_commit()
     folder = Path(output)
@@ -67,17 +66,19 @@ def search(
         raise LocigraphError(f"trials is {trials}; expected at least 1")
     if validation < 1:
         raise LocigraphError(f"validation is {validation}; a search needs at least 1 conversation to score settings on")
+    from locigraph.research.experiments.fold_task import fold_trainer  # imports the vector index
+
     extractor = graphs.extractor_for(consolidation, loaded, clients_of(llm))
     text_encoder = opening.held_out_encoder(encoder, loaded.questions)
     planned = plan_folds(loaded.questions, folds=folds, validation=validation, seed=seed)
     folder.mkdir(parents=True, exist_ok=True)
     with graphs.built_views(loaded, extractor, text_encoder, path) as views:
         found = []
-        fold_trainer = learning.fold_trainer(loaded, views, trainer, text_encoder, seed=seed, experiment=folder.name)
+        trainings = fold_trainer(loaded, views, trainer, text_encoder, seed=seed, experiment=folder.name)
         for fold in planned:
 
             def train(settings: Settings, name: str, fold: Fold = fold) -> float:
-                made = fold_trainer.train(fold, settings, folder=folder / name, seed=seed, name=name)
+                made = trainings.train(fold, settings, folder=folder / name, seed=seed, name=name)
                 shutil.rmtree(folder / name)  # only the score of a trial is needed
                 scores = [stage["val_score"] for stage in made.details["stages"].values() if "val_score" in stage]
                 if not scores:

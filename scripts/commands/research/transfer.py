@@ -50,10 +50,10 @@ def transfer(
     import json
     from pathlib import Path
 
+    from locigraph.assembly import learning, provenance
     from locigraph.assembly.opening import existing_store
     from locigraph.kg.errors import LocigraphError, nearest
     from locigraph.kg.files import replace_file
-    from locigraph.scripts.experiments import learning, provenance
 
     provenance.source_commit()
     sources, checkpoints = {name: names_in(given) for name, given in (train or {}).items()}, checkpoints or {}
@@ -81,7 +81,7 @@ def transfer(
     folder.mkdir(parents=True, exist_ok=True)
     settings = learning.settings_of(model, training)
 
-    from locigraph.scripts.experiments.transfer_matrix import TransferMatrix  # imports PyTorch
+    from locigraph.research.experiments.transfer_matrix import TransferMatrix  # imports PyTorch
 
     with TransferMatrix(
         graphs,

@@ -39,9 +39,8 @@ def adapt(
     """
     from pathlib import Path
 
-    from locigraph.assembly import opening
+    from locigraph.assembly import learning, opening, provenance
     from locigraph.scripts.console.terminal import printable, validated
-    from locigraph.scripts.experiments import learning, provenance
     from locigraph.training.identity import TrainingRun
 
     provenance.source_commit()

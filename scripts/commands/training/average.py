@@ -16,7 +16,7 @@ def average(*, checkpoints: Names, output: str = "data/average") -> None:
     """
     from pathlib import Path
 
-    from locigraph.scripts.experiments import provenance
+    from locigraph.assembly import provenance
     from locigraph.training.averaging import averaged
     from locigraph.training.checkpoint import load_checkpoint
 

@@ -16,8 +16,8 @@ def reproduce(*, folder: str, dry_run: bool = False) -> None:
     """
     import shlex
 
+    from locigraph.assembly.recipe import difference, read_recipe, require_files
     from locigraph.scripts import cli
-    from locigraph.scripts.experiments.recipe import difference, read_recipe, require_files
 
     recipe = read_recipe(Path(folder))
     if not dry_run:

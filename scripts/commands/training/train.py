@@ -43,9 +43,8 @@ def train(
     """
     from pathlib import Path
 
-    from locigraph.assembly import defaults, opening
+    from locigraph.assembly import defaults, learning, opening, provenance
     from locigraph.scripts.console.terminal import validated
-    from locigraph.scripts.experiments import learning, provenance
     from locigraph.training.folds import refuse_validation_on_adapter_data
     from locigraph.training.identity import TrainingRun
 

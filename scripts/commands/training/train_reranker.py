@@ -38,9 +38,8 @@ def train_reranker(
     """
     from pathlib import Path
 
-    from locigraph.assembly import defaults, opening
+    from locigraph.assembly import defaults, learning, opening, provenance
     from locigraph.scripts.console.terminal import printable, validated
-    from locigraph.scripts.experiments import learning, provenance
     from locigraph.training.identity import TrainingRun
 
     provenance.source_commit()

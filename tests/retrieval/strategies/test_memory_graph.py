@@ -8,11 +8,12 @@ import pytest
 
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.times import epoch
+from locigraph.research.published.assomem import AssoMemRetriever
+from locigraph.research.published.gaama import GaamaRetriever
+from locigraph.research.published.hipporag import HippoRagRetriever
+from locigraph.research.published.magma import MagmaRetriever
+from locigraph.research.published.tempr import TemprRetriever
 from locigraph.retrieval.protocols import Retriever
-from locigraph.retrieval.strategies.assomem import AssoMemRetriever
-from locigraph.retrieval.strategies.gaama import GaamaRetriever
-from locigraph.retrieval.strategies.hipporag import HippoRagRetriever
-from locigraph.retrieval.strategies.magma import MagmaRetriever
 from locigraph.retrieval.strategies.memory_graph import (
     Asked,
     GraphRetriever,
@@ -21,7 +22,6 @@ from locigraph.retrieval.strategies.memory_graph import (
     min_max,
     only,
 )
-from locigraph.retrieval.strategies.tempr import TemprRetriever
 from tests.fakes import SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import TEXT_DIM, Extra, make_snapshot, permuted
 

@@ -1,0 +1,1 @@
+"""Trainings inside folds, comparisons, ablations and searches, and the files that they write."""

@@ -1,0 +1,220 @@
+"""The comparison that ``locigraph evaluate`` runs: graph, folds, trainings, questions, results."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from locigraph.assembly import defaults, graphs, learning, opening, provenance
+from locigraph.assembly.queries import notes_of, version_of
+from locigraph.assembly.search_parts import SearchParts, indexer_of, reranked
+from locigraph.assembly.settings import EncoderSettings, GraphSettings, IndexSettings
+from locigraph.assembly.space_indexes import SpaceIndexes
+from locigraph.consolidation.linking import Linker
+from locigraph.consolidation.protocols import Extractor
+from locigraph.kg.corpora import Corpus
+from locigraph.kg.counts import counted
+from locigraph.kg.language.seen_texts import SeenTexts
+from locigraph.kg.store import Store
+from locigraph.research.contenders import CONTENDERS, Contender, made_of
+from locigraph.research.evaluation.asking import joined_runs
+from locigraph.research.evaluation.outcomes import StrategyRun
+from locigraph.research.evaluation.results import Results
+from locigraph.research.experiments import fold_task
+from locigraph.research.experiments.fold_task import Asker, FoldTask
+from locigraph.research.experiments.result_files import write_results
+from locigraph.retrieval.multi_query import with_queries
+from locigraph.retrieval.protocols import Retriever
+from locigraph.retrieval.query_generator import QueryGenerator
+from locigraph.retrieval.text.pair_scorer import TrainedReranker
+from locigraph.retrieval.text.text_encoder import CachedTextEncoder, plain_and_adapted
+from locigraph.training.checkpoint import Checkpoint
+from locigraph.training.config import Settings, TrainerConfig
+from locigraph.training.folds import FoldTrainer, seen_by
+from locigraph.training.fusion import SignalReader
+from locigraph.training.leaks import Fold
+from locigraph.training.pseudo_questions import QuestionWriter
+
+
+@dataclass
+class Evaluation:
+    """Runs every strategy on every question and writes the results.
+
+    Attributes:
+        corpus: Conversations and questions.
+        extractor: Extractor that builds the graph.
+        strategies: Names of the strategies to run.
+        pairs: Strategies that are tested against each other; None for the report's own choice.
+        folder: Where to write.
+        encoder: Text encoder.
+        checkpoint: The checkpoint of zero-shot strategies; None if none is run.
+        folds: Folds by conversation; empty if no strategy is trained.
+        settings: Model and training of each fold.
+        trainer: Where and how to train.
+        writer: Writes pseudo-questions.
+        seeds: Seeds of the trainings of each fold.
+        also: Built graphs of other corpora, to learn from in every fold.
+        queries: Generates the queries of every strategy; None leaves each strategy its default.
+        reranker: Name or folder of the reranker; None for none.
+        learnt_reranker: The reranker itself, if it is one of ours.
+        notes: Notes of the report; ``run`` appends to them.
+        contexts: Whether to pack the hits into contexts.
+    """
+
+    corpus: Corpus
+    extractor: Extractor
+    strategies: list[str]
+    pairs: list[tuple[str, str]] | None
+    folder: Path
+    encoder: CachedTextEncoder
+    checkpoint: Checkpoint | None
+    folds: Sequence[Fold]
+    settings: Sequence[Settings]
+    trainer: TrainerConfig
+    writer: QuestionWriter
+    seeds: range
+    also: Sequence[GraphSettings]
+    queries: QueryGenerator | None
+    reranker: str | None
+    learnt_reranker: TrainedReranker | None
+    notes: list[str]
+    contexts: bool
+    _seconds: list[float] = field(default_factory=list, init=False)
+
+    def run(
+        self,
+        store: str,
+        index: IndexSettings,
+        encoder: EncoderSettings,
+        details: dict[str, Any],
+    ) -> Results:
+        """Build what is missing of the graph, link it by rules, run all strategies, and write the results.
+
+        Args:
+            store: The graph.
+            index: Vector index.
+            encoder: Settings of the text encoder, for the graphs of other corpora and for the store to remember.
+            details: Further entries of the manifest.
+        """
+        corpus, questions = self.corpus, self.corpus.questions
+        with (
+            Store(store) as graph,
+            opening.vector_index(index, graph) as vectors,
+            learning.more_training_sets(self.also if self.folds else None, corpus, encoder, validation=0) as others,
+        ):
+            failed = graphs.build_graph(corpus, self.extractor, graph, self.encoder)
+            graphs.require_same_turns(corpus, graph)
+            for conversation in corpus.conversations:  # for strategies that search along links, as in their papers
+                Linker(graph).run(conversation.space)
+            indexer_of(graph, vectors, self.encoder).drain(progress=True)
+            defaults.remember_indexed(graph, encoder)
+            for used in plain_and_adapted(self.encoder):
+                used.encode([q.text for q in (*questions, *corpus.unanswerable)], progress="encode questions")
+            views = graphs.views_of(graph, self.encoder)
+            rerank = reranked(self.reranker)
+
+            def configured(retriever: Retriever) -> Retriever:
+                return rerank(with_queries(retriever, self.queries, lambda space: views.at(space, None).last_day))
+
+            asker = Asker(questions, self.encoder, views, vectors, configured, corpus.unanswerable, packs=self.contexts)
+            trainer = fold_task.fold_trainer(
+                corpus,
+                views,
+                self.trainer,
+                self.encoder,
+                seed=self.seeds[0],
+                also=others,
+                writer=self.writer,
+                experiment=self.folder.name,
+            )
+            reader = SignalReader(self.encoder)
+            spaces = [conversation.space for conversation in corpus.conversations]
+            indexes = SpaceIndexes(graph, spaces)
+            searched = partial(
+                SearchParts,
+                graph,
+                self.encoder,
+                spaces=spaces,
+                queries=self.queries,
+                indexes=lambda: indexes,
+                texts=views.texts,
+            )
+            with searched(index=vectors) as parts, searched() as in_memory:
+                retrievers = made_of(parts, self.strategies)
+                packers = made_of(in_memory, [name for name in retrievers if CONTENDERS[name].needs_index])
+                runs = []
+                for name in self.strategies:
+                    if name in retrievers:
+                        made, packer = retrievers[name], packers.get(name)
+                        runs.append(asker.retriever(made, questions, name=name, packer=packer))
+                    else:
+                        runs += self._learnt(CONTENDERS[name], asker, trainer, reader, parts)
+            learnt = SeenTexts.union([self._seen_by_given(), trainer.seen_elsewhere()])
+            self.notes += [*trainer.notes, *notes_of(self.queries)]
+        if failed:
+            turns = counted(sum(map(len, failed.values())), "turn")
+            self.notes.append(f"{turns} failed to consolidate; the graph has their text but no facts from them")
+        chosen = [CONTENDERS[name] for name in self.strategies]
+        explained = {row.name: row.description + "; searches the vector index" * row.needs_index for row in chosen}
+        manifest = provenance.manifest(self.seeds[0], **self._manifest(), **details)
+        return write_results(
+            self.folder,
+            corpus,
+            runs,
+            self.folds,
+            self.pairs,
+            self.notes,
+            manifest,
+            seed=self.seeds[0],
+            learnt=learnt,
+            strategies=explained,
+        )
+
+    def _seen_by_given(self) -> SeenTexts:
+        """The texts that all that is given was trained on; adds a note if something does not record them."""
+        given = {"adapter": self.encoder.adapter, "checkpoint": self.checkpoint, "reranker": self.learnt_reranker}
+        for label, made in given.items():
+            if made is not None and made.seen is None:
+                self.notes.append(
+                    f"{label} {made.version} does not record which texts it was trained on; only the names of its "
+                    "conversations were compared with those of the corpus"
+                )
+        return seen_by(*given.values())
+
+    def _learnt(
+        self, row: Contender, asker: Asker, trainer: FoldTrainer, reader: SignalReader, parts: SearchParts
+    ) -> list[StrategyRun]:
+        if row.zero_shot is not None:
+            assert self.checkpoint is not None
+            return [row.zero_shot(asker, self.checkpoint, row)]
+        assert row.learn is not None
+        runs = []
+        for seed in self.seeds if row.is_random else self.seeds[:1]:
+            tasks = [
+                FoldTask(fold, settings, seed, self.folder, asker, trainer, reader, parts, self._seconds)
+                for fold, settings in zip(self.folds, self.settings, strict=True)
+            ]
+            runs.append(joined_runs([row.learn(task, row) for task in tasks], seed=seed if row.is_random else None))
+        return runs
+
+    def _manifest(self) -> dict[str, Any]:
+        adapter = self.encoder.adapter
+        return {
+            "consolidation": self.extractor.name,
+            "strategies": self.strategies,
+            "baselines": None if self.pairs is None else sorted({baseline for _, baseline in self.pairs}),
+            "seeds": len(self.seeds) if self.folds else 0,
+            "folds": len(self.folds),
+            "checkpoint": None if self.checkpoint is None else self.checkpoint.version,
+            "text_encoder": self.encoder.without_adapter().model_id,
+            "adapter": None if adapter is None else adapter.version,
+            "queries": version_of(self.queries),
+            "reranker": self.reranker if self.learnt_reranker is None else self.learnt_reranker.version,
+            "training_seconds": self._seconds,
+            "writer": self.writer.name,
+            "trainer": dataclasses.asdict(self.trainer),
+        }

@@ -1,0 +1,1 @@
+"""Graph memories from publications, rebuilt on the same graphs and texts, so that they can be compared."""

@@ -1,1 +1,0 @@
-"""Trainings and comparisons, and the files that they write."""

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from locigraph.assembly.settings import CorpusSettings, EncoderSettings, GraphSettings
+from locigraph.kg.errors import LocigraphError
+from locigraph.kg.registry import UnknownNameError
+from locigraph.kg.store import Store
+from locigraph.research.contenders import CONTENDERS
+from locigraph.research.experiments.transfer_matrix import BASELINES, TransferMatrix
+from locigraph.scripts.commands.research.transfer import transfer
+from tests.fakes_graph import CPU, small_settings
+
+PUBLISHED = ["gaama-adapted", "assomem-adapted", "magma-adapted", "tempr-adapted", "hipporag-adapted"]
+
+
+def matrix(folder: Path, baselines: str, *, contexts: bool = False) -> TransferMatrix:
+    """A matrix without graphs."""
+    return TransferMatrix(
+        {}, EncoderSettings(), small_settings(), CPU, folder,
+        baselines=baselines, validation=0, seed=0, contexts=contexts,
+    )  # fmt: skip
+
+
+def test_the_published_strategies_can_be_baselines(tmp_path: Path) -> None:
+    assert {"fusion-zero", "v1", "v1-adapted", "dense", "dense-adapted", "bm25", *PUBLISHED} <= set(BASELINES)
+    listed = matrix(tmp_path, ",".join(["fusion-zero", *PUBLISHED])).manifest({}, {})["baselines"]
+    assert listed == ["fusion-zero", *PUBLISHED]
+
+
+@pytest.mark.parametrize("name", ["v2", "v2-zero", "assomem-learnt", "fusion", "nobody"])
+def test_what_learns_in_folds_is_no_baseline(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match=f"baseline '{name}' is not known.*fusion-zero"):
+        matrix(tmp_path, name)
+
+
+def test_a_store_that_cannot_be_read_is_named_before_anything_is_trained(tmp_path: Path) -> None:
+    sample = CorpusSettings("sample")
+    Store(tmp_path / "a.sqlite").close()
+    graphs = {name: GraphSettings(str(tmp_path / f"{name}.sqlite"), sample) for name in ("a", "b")}
+    with pytest.raises(LocigraphError, match=r"b.sqlite' does not exist; run locigraph build"):
+        transfer(graphs=graphs, train={"row": ["a"]}, output=str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_training_on_no_graph_is_named_before_anything_is_trained(tmp_path: Path) -> None:
+    with pytest.raises(LocigraphError, match=r"train\.row names no graph"):
+        transfer(graphs={}, train={"row": []}, encoder=EncoderSettings(adapter="x"), output=str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_table_has_a_difference_to_each_baseline_with_holm_over_all(tmp_path: Path) -> None:
+    with matrix(tmp_path, "v1-adapted,gaama-adapted") as made:
+        score = {"recall@10": 0.8, "ndcg@10": 0.7}
+        found = [
+            {"b": name, "metric": metric, "delta": delta, "p": p, "p_holm": 2 * p}
+            for name, delta, p in (("v1-adapted", 0.1, 0.02), ("gaama-adapted", -0.05, 0.25))
+            for metric in score
+        ]
+        means = dict.fromkeys(("v2-zero", "v1-adapted", "gaama-adapted"), score)
+        cell = {"trained": "a", "tested": "b", "means": means}
+        made.cells = [cell | {"comparisons": found}, cell | {"comparisons": []}]
+        head, _, *rows = made.table().splitlines()
+    columns = "| trained on | tested on | v2-zero | v1-adapted | gaama-adapted |"
+    assert head == f"{columns} v2-zero \u2212 v1-adapted | v2-zero \u2212 gaama-adapted |"
+    same = "| a | b | .800/.700 | .800/.700 | .800/.700 |"
+    assert rows == [f"{same} +.100 (p .020, Holm .040) | -.050 (p .250, Holm .500) |", f"{same}  |  |"]
+
+
+def test_contexts_have_a_table_of_their_own_with_a_line_for_each_size(tmp_path: Path) -> None:
+    recalls = {f"recall@{tokens}tokens": recall for tokens, recall in ((500, 0.5), (1_000, 0.625), (4_000, 1.0))}
+    means = dict.fromkeys(("v2-zero", "dense-adapted"), {"recall@10": 0.8, "ndcg@10": 0.7} | recalls)
+    with matrix(tmp_path, "dense-adapted", contexts=True) as made:
+        made.cells = [{"trained": "a", "tested": "b", "means": means, "comparisons": []}]
+        _, packed = made.table().split("\n\nRecall of contexts of so many tokens:\n\n")
+    assert packed.splitlines() == [
+        "| trained on | tested on | tokens | v2-zero | dense-adapted |",
+        "| --- | --- | --- | --- | --- |",
+        "| a | b | 500 | .500 | .500 |",
+        "| a | b | 1,000 | .625 | .625 |",
+        "| a | b | 4,000 | 1.000 | 1.000 |",
+    ]
+
+
+def test_what_takes_what_a_checkpoint_has_learnt_is_a_baseline_unless_it_is_v2(
+    tmp_path: Path,
+) -> None:
+    learnt = {name for name, row in CONTENDERS.items() if row.zero_shot is not None}
+    with matrix(tmp_path, "sum") as made:
+        proposed = made.table().split(" | ")[2]
+    assert learnt - {*BASELINES} == {proposed}
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", ".x", "", "a b", "a/b"])
+def test_a_name_that_would_lead_out_of_the_output_folder_is_refused(name: str, tmp_path: Path) -> None:
+    with matrix(tmp_path, "v1") as made, pytest.raises(LocigraphError, match="would be part of names of files"):
+        made.trained(name, [])
