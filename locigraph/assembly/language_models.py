@@ -48,26 +48,8 @@ def clients_of(
     """
     from locigraph.consolidation.ledger import Ledger
 
-    of_limits = "" if option == "llm" else f"{option}."
-    for name, limit in ((f"{of_limits}max_tokens", max_tokens), (f"{of_limits}max_cost", max_cost)):
-        if limit is not None and not limit >= 0:
-            raise LocigraphError(f"{name} is {limit}; expected 0 or more, or null for no limit")
-    for name, value in ((f"{option}.timeout_s", settings.timeout_s), (f"{option}.deadline_s", settings.deadline_s)):
-        if not value > 0:
-            raise LocigraphError(f"{name} is {value}; expected a number of seconds above 0")
-    scribe, concurrency = ScribeSettings(), 1
-    if isinstance(settings, LLMSettings):
-        scribe, concurrency = settings.scribe, settings.concurrency
-    if concurrency < 1:
-        raise LocigraphError(f"{option}.concurrency is {concurrency}; expected 1 or more conversations at a time")
-    prices = [settings.input_price, settings.output_price, scribe.input_price, scribe.output_price]
-    if any(price is not None and not 0 <= price < float("inf") for price in prices):
-        raise LocigraphError(f"the prices of {option} are {prices}; expected 0 or more per million tokens")
-    if max_cost is not None and not any(prices):
-        raise LocigraphError(
-            f"{of_limits}max_cost is {max_cost}, but {option}.input_price and {option}.output_price are 0; set the "
-            "prices"
-        )
+    _check(settings, max_tokens, max_cost, option)
+    concurrency = settings.concurrency if isinstance(settings, LLMSettings) else 1
     shared = ledger or Ledger(max_tokens=max_tokens, max_cost=max_cost)
     made: list[tuple[Endpoint, ChatClient]] = []
 
@@ -107,6 +89,30 @@ def clients_of(
         return made[-1][1]
 
     return make
+
+
+def _check(settings: ModelSettings, max_tokens: int | None, max_cost: float | None, option: str) -> None:
+    """Raise LocigraphError if a limit or another number is out of range, or a cost is limited that has no prices."""
+    of_limits = "" if option == "llm" else f"{option}."
+    for name, limit in ((f"{of_limits}max_tokens", max_tokens), (f"{of_limits}max_cost", max_cost)):
+        if limit is not None and not limit >= 0:
+            raise LocigraphError(f"{name} is {limit}; expected 0 or more, or null for no limit")
+    for name, value in ((f"{option}.timeout_s", settings.timeout_s), (f"{option}.deadline_s", settings.deadline_s)):
+        if not value > 0:
+            raise LocigraphError(f"{name} is {value}; expected a number of seconds above 0")
+    scribe, concurrency = ScribeSettings(), 1
+    if isinstance(settings, LLMSettings):
+        scribe, concurrency = settings.scribe, settings.concurrency
+    if concurrency < 1:
+        raise LocigraphError(f"{option}.concurrency is {concurrency}; expected 1 or more conversations at a time")
+    prices = [settings.input_price, settings.output_price, scribe.input_price, scribe.output_price]
+    if any(price is not None and not 0 <= price < float("inf") for price in prices):
+        raise LocigraphError(f"the prices of {option} are {prices}; expected 0 or more per million tokens")
+    if max_cost is not None and not any(prices):
+        raise LocigraphError(
+            f"{of_limits}max_cost is {max_cost}, but {option}.input_price and {option}.output_price are 0; set the "
+            "prices"
+        )
 
 
 def client_if_named(

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from locigraph.training.config import Settings
+from locigraph.kg.errors import LocigraphError, nearest
+from locigraph.training.config import Settings, TrainerConfig, changed
+
+if TYPE_CHECKING:
+    from locigraph.research.evaluation.outcomes import StrategyRun
+    from locigraph.research.evaluation.results import Summary
+    from locigraph.research.experiments.folded_corpus import FoldedCorpus
+    from locigraph.training.leaks import Fold
 
 #: Name of the unchanged model in the results.
 FULL = "full"
@@ -51,3 +58,65 @@ def variants_of(settings: Settings) -> dict[str, Mapping[str, Any]]:
         "no two views": without("views"),
         "no fine-tuning": {"training.epochs": 0},
     }
+
+
+def chosen_variants(full: Settings, names: Sequence[str] | None) -> dict[str, Mapping[str, Any]]:
+    """The named variants of a full model, with their changes; all of them if none is named.
+
+    Raises:
+        LocigraphError: If one is unknown.
+    """
+    known = variants_of(full)
+    for name in names or ():
+        if name not in known:
+            raise LocigraphError(f"variant {name!r} is not known{nearest(name, known)}")
+    return known if names is None else {name: known[name] for name in names}
+
+
+def compared_variants(
+    folded: FoldedCorpus,
+    full: Settings,
+    variants: Mapping[str, Mapping[str, Any]],
+    trainer: TrainerConfig,
+    *,
+    seed: int,
+) -> tuple[Summary, list[str]]:
+    """Train the full model and its variants in all folds, and compare them.
+
+    Args:
+        folded: The corpus with its folds.
+        full: The full model.
+        variants: The changes of each variant.
+        trainer: Where and how to train.
+        seed: Random seed.
+
+    Returns:
+        The comparison, and IDs of the questions that it leaves out, since they were learnt from.
+    """
+    from locigraph.research.evaluation.asking import joined_runs, outcomes
+    from locigraph.research.evaluation.summary import summarise
+    from locigraph.research.experiments.fold_task import Asker
+    from locigraph.research.experiments.result_files import learnt_questions
+    from locigraph.training.folds import seen_by
+
+    questions = folded.corpus.questions
+    with folded.trainings(trainer, seed=seed) as (views, trainings):
+
+        def run_fold(name: str, settings: Settings, fold: Fold) -> StrategyRun:
+            here = folded.folder / name.replace(" ", "-") / f"fold-{fold.index}"
+            checkpoint = trainings.train(fold, settings, folder=here, seed=seed, name=f"{name}, fold {fold.index}")
+            tested = [q for q in questions if q.space in fold.test]
+            return Asker(tested, folded.encoder, views).checkpoint(checkpoint, tested, name=name)
+
+        configs = {FULL: full} | {name: changed(full, changes) for name, changes in variants.items()}
+        runs = [joined_runs([run_fold(*config, fold) for fold in folded.folds]) for config in configs.items()]
+    left_out = learnt_questions(folded.corpus, folded.folds, seen_by(folded.encoder.adapter))
+    summary = summarise(
+        outcomes(questions, {space: fold.index for fold in folded.folds for space in fold.test}),
+        runs,
+        comparisons=[(name, FULL) for name in variants],
+        metrics=("recall@10",),
+        left_out=left_out,
+        seed=seed,
+    )
+    return summary, left_out

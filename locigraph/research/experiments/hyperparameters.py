@@ -7,19 +7,28 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import optuna
 
+from locigraph.kg.errors import LocigraphError
 from locigraph.kg.files import MAKE_ROOM, is_of_disk
-from locigraph.training.config import Settings, changed
+from locigraph.kg.types import SpaceId
+from locigraph.training.config import Settings, TrainerConfig, changed
 from locigraph.training.errors import TrainingError
+from locigraph.training.identity import CHECKPOINT_ALGORITHM
 from locigraph.training.leaks import Fold
+
+if TYPE_CHECKING:
+    from locigraph.research.experiments.folded_corpus import FoldedCorpus
+    from locigraph.training.folds import FoldTrainer
 
 
 @dataclass(frozen=True)
@@ -62,6 +71,58 @@ class FoldSearch(TypedDict):
     test: list[str]
     trials: list[Trial]
     best: dict[str, Any]
+
+
+def described_space() -> dict[str, dict[str, Any]]:
+    """The search space as a manifest records it."""
+    return {name: asdict(choice) for name, choice in SPACE.items()}
+
+
+def searched_folds(
+    folded: FoldedCorpus, settings: Settings, trainer: TrainerConfig, *, trials: int, seed: int
+) -> list[FoldSearch]:
+    """Search for each fold of a corpus; of each trial only the score is kept.
+
+    Args:
+        folded: The corpus with its folds.
+        settings: Settings that the searches start from.
+        trainer: Where and how to train.
+        trials: Number of settings to try in each fold.
+        seed: Random seed.
+
+    Raises:
+        LocigraphError: If a training has no validation score.
+    """
+    found = []
+    with folded.trainings(trainer, seed=seed) as (views, trainings):
+        for fold in folded.folds:
+            fingerprints = [views.at(SpaceId(s), None).fingerprint for s in (*fold.train, *fold.validation)]
+            made_by = [str(CHECKPOINT_ALGORITHM), folded.encoder.model_id, folded.corpus.sha256, *fingerprints]
+            found.append(
+                search_fold(
+                    fold,
+                    settings,
+                    partial(_score, trainings, fold, folded.folder, seed),
+                    trials=trials,
+                    folder=folded.folder,
+                    seed=seed,
+                    identity=" ".join(made_by),
+                )
+            )
+            shutil.rmtree(folded.folder / f"fold-{fold.index}", ignore_errors=True)  # left by interrupted trials
+    return found
+
+
+def _score(trainings: FoldTrainer, fold: Fold, folder: Path, seed: int, settings: Settings, name: str) -> float:
+    made = trainings.train(fold, settings, folder=folder / name, seed=seed, name=name)
+    shutil.rmtree(folder / name)
+    scores = [stage["val_score"] for stage in made.details["stages"].values() if "val_score" in stage]
+    if not scores:
+        raise LocigraphError(
+            f"{name}: the training has no validation score; either no stage was trained, or no question of the "
+            "validation conversations has evidence in its graph"
+        )
+    return float(scores[-1])  # of the last stage, whose model is the result
 
 
 def search_fold(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from locigraph.assembly.settings import (
@@ -17,8 +18,12 @@ from locigraph.assembly.settings import (
 from locigraph.kg.counts import counted
 
 if TYPE_CHECKING:
-    from locigraph.kg.store import TurnFailure
+    from locigraph.consolidation.errors import LanguageModelError
+    from locigraph.kg.corpora import Corpus
+    from locigraph.kg.store import Store, TurnFailure
     from locigraph.kg.types import SpaceId, TurnId
+
+    Failures = dict[SpaceId, list[TurnFailure]]
 
 
 def build(
@@ -68,7 +73,6 @@ def build(
             the extra ``ray``.
         ray: Address of a Ray cluster that runs the workers; null for this machine.
     """
-    from collections import Counter
     from functools import partial
 
     from locigraph.assembly import defaults, exports, graphs, opening
@@ -77,7 +81,6 @@ def build(
     from locigraph.assembly.language_models import clients_of
     from locigraph.assembly.refresh_job import RefreshJob
     from locigraph.assembly.search_parts import indexer_of
-    from locigraph.consolidation.errors import LanguageModelError
     from locigraph.consolidation.protocols import MeteredExtractor
     from locigraph.kg.schema import EPISODE
     from locigraph.kg.store import Store
@@ -85,11 +88,7 @@ def build(
     from locigraph.scripts.console.terminal import printable, spaces_list
 
     running = workers_of(workers, ray, store, index)
-    loaded = opening.read_corpus(corpus, store=store)
-    for note in loaded.notes:
-        print(printable(note))
-    if redact:
-        loaded = graphs.redacted(loaded)
+    loaded = _read(corpus, store, redact=redact)
     clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
     extractor = graphs.extractor_for(consolidation, loaded, clients)
     scope = Scope(user, agent)
@@ -110,41 +109,57 @@ def build(
             told, notes = exports.as_first_stored(loaded, graph, forgotten)
             if retry_failed:
                 graphs.make_failed_pending(loaded, graph)
-            failed: dict[SpaceId, list[TurnFailure]] = {}
-            stopped = None
             build_here = partial(graphs.build_graph, told, extractor, graph, text_encoder, scope)
             build_there = partial(BuildJob(store, used, consolidation, scope).run, told, running)
-            try:
-                failed = build_here() if running.is_this_process else build_there()
-            except LanguageModelError as error:  # a limit or an outage: what is done is indexed, so it can be searched
-                stopped = error
+            failed, stopped = _done(build_here if running.is_this_process else build_there)
             indexer_of(graph, vectors, text_encoder).drain(progress=True)
             if embeddings is not None and checkpoint is not None:
                 folder = defaults.checkpoint_folder(checkpoint, graph)
-                refreshing = RefreshJob(store, index, used, str(folder))
-                writer = refreshing.writer(graph.counts_of_type(EPISODE), running)
+                writer = RefreshJob(store, index, used, str(folder)).writer(graph.counts_of_type(EPISODE), running)
                 embeddings.update(progress="refresh", writer=writer)
                 defaults.remember_checkpoint(graph, folder)
-            known = {*graph.spaces()}
-            counts: Counter[str] = Counter()
-            for conversation in loaded.conversations:
-                counts += graph.node_counts(conversation.space) if conversation.space in known else Counter()
+            held = _held(graph, loaded)
     if isinstance(extractor, MeteredExtractor):
         for line in extractor.ledger.lines():
             print(line)
     if stopped is not None:
         raise stopped
-    held = ", ".join(f"{n} {t}" for t, n in sorted(counts.items()))
-    built = sum(conversation.space in known for conversation in loaded.conversations)
-    of_all = counted(built, "space") if built == len(known) else f"{built} of {counted(len(known), 'space')}"
-    print(f"{of_all} in {graph.url}: {held or 'no nodes'}")
     notes += [f"v1 will answer questions, since v2 cannot be used: {missing}"] if missing else []
-    for note in notes:
-        print(note)
-    for line in (*_skipped(forgotten), *_failures(failed)):
-        print(printable(line))
+    print("\n".join([held, *notes, *map(printable, [*_skipped(forgotten), *_failures(failed)])]))
     if failed:
         raise SystemExit(1)
+
+
+def _read(settings: CorpusSettings, store: str, *, redact: bool) -> Corpus:
+    """Read the corpus, and print what is to be said of it."""
+    from locigraph.assembly import graphs, opening
+    from locigraph.scripts.console.terminal import printable
+
+    corpus = opening.read_corpus(settings, store=store)
+    for note in corpus.notes:
+        print(printable(note))
+    return graphs.redacted(corpus) if redact else corpus
+
+
+def _done(build: Callable[[], Failures]) -> tuple[Failures, LanguageModelError | None]:
+    """What failed, and the limit or outage that ended it early: what is done is indexed then, so it can be searched."""
+    from locigraph.consolidation.errors import LanguageModelError
+
+    try:
+        return build(), None
+    except LanguageModelError as error:
+        return {}, error
+
+
+def _held(graph: Store, corpus: Corpus) -> str:
+    """How many nodes of each type the conversations of a corpus have in a graph."""
+    known = {*graph.spaces()}
+    spaces = [conversation.space for conversation in corpus.conversations if conversation.space in known]
+    counts = sum(map(graph.node_counts, spaces), Counter[str]())
+    held = ", ".join(f"{n} {t}" for t, n in sorted(counts.items()))
+    built = counted(len(spaces), "space")
+    of_all = built if len(spaces) == len(known) else f"{len(spaces)} of {counted(len(known), 'space')}"
+    return f"{of_all} in {graph.url}: {held or 'no nodes'}"
 
 
 def _skipped(forgotten: Mapping[SpaceId, Collection[TurnId]]) -> Iterator[str]:

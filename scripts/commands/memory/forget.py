@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from locigraph.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
 from locigraph.kg.name_list import Names, names_in
 
@@ -46,8 +48,8 @@ def forget(
 
     from locigraph.assembly import opening, options
     from locigraph.kg.counts import counted
-    from locigraph.kg.errors import LocigraphError, shortened
-    from locigraph.kg.types import Scope, SpaceId, TurnId
+    from locigraph.kg.errors import LocigraphError
+    from locigraph.kg.types import Scope
     from locigraph.memory import Memory
     from locigraph.scripts.console.terminal import printable
     from locigraph.serving.running import answer_of_server
@@ -72,13 +74,7 @@ def forget(
     named = None if turns is None else names_in(turns)
     if restore:
         assert space is not None
-        with opening.existing_store(store, access="write") as graph:  # needs no index, so a server may run beside it
-            count = graph.restore(SpaceId(space), None if named is None else [TurnId(each) for each in named])
-        if not count:
-            what = "no turn" if named is None else f"none of the turns {shortened(named)}"
-            raise LocigraphError(f"space {space!r}: {what} was forgotten, so there is nothing to restore")
-        said = f"{counted(count, 'forgotten turn')} of {space} can be added again; run locigraph build with their file"
-        print(printable(said))
+        _restore(store, space, named)
         return
     asked: dict[str, Any] = {
         "space": space, "turn_ids": named, "whole_space": named is None and not scope, "user": user, "agent": agent,
@@ -92,3 +88,20 @@ def forget(
             erased = memory.forget(**asked)
     none = f"{space or scope}: there were no nodes to erase; already forgotten, or not consolidated yet"
     print(printable(f"{counted(erased, 'node')} of {space or scope} erased" if erased else none))
+
+
+def _restore(store: str, space: str, turns: Sequence[str] | None) -> None:
+    """Allow forgotten turns of a space again; of all turns if none is named."""
+    from locigraph.assembly import opening
+    from locigraph.kg.counts import counted
+    from locigraph.kg.errors import LocigraphError, shortened
+    from locigraph.kg.types import SpaceId, TurnId
+    from locigraph.scripts.console.terminal import printable
+
+    with opening.existing_store(store, access="write") as graph:  # needs no index, so a server may run beside it
+        count = graph.restore(SpaceId(space), None if turns is None else [TurnId(each) for each in turns])
+    if not count:
+        what = "no turn" if turns is None else f"none of the turns {shortened(turns)}"
+        raise LocigraphError(f"space {space!r}: {what} was forgotten, so there is nothing to restore")
+    said = f"{counted(count, 'forgotten turn')} of {space} can be added again; run locigraph build with their file"
+    print(printable(said))

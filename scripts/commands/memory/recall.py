@@ -48,7 +48,8 @@ def recall(
     """Search a space, or all spaces of a user or agent together, for memories that answer a question.
 
     Shows the score of each signal and the source turns. A server that runs on the store answers, unless index, encoder,
-    checkpoint, queries or reranker are named. If several of space, user and agent are named, all must apply.
+    checkpoint, queries or a reranker other than ``default`` are named. If several of space, user and agent are named,
+    all must apply.
 
     Args:
         question: The question, in natural language.

@@ -97,16 +97,38 @@ def serve(
             f"requests_per_minute is {requests_per_minute} and max_request_bytes {max_request_bytes}; expected 1 or "
             "more of each"
         )
+    if stdio and key_file is not None:
+        raise LocigraphError(
+            "--key_file is for HTTP only; with --stdio, only the program that started the server can send requests"
+        )
     if stdio:
-        if key_file is not None:
-            raise LocigraphError(
-                "--key_file is for HTTP only; with --stdio, only the program that started the server can send requests"
-            )
         from locigraph.serving.tools import serve_stdio
 
         _log_to_stderr()
         serve_stdio(opened())
         return
+    _serve_http(
+        opened, workers, host, port, store, key_file,
+        requests_per_minute=-(-requests_per_minute // workers), max_request_bytes=max_request_bytes,
+        folders=_folders(store, index.uri, encoder.cache, encoder.adapter, encoder.model, checkpoint, key_file),
+    )  # fmt: skip
+
+
+def _serve_http(
+    opened: Callable[[], Memory],
+    workers: int,
+    host: str,
+    port: int,
+    store: str,
+    key_file: str | None,
+    *,
+    requests_per_minute: int,
+    max_request_bytes: int,
+    folders: Collection[str],
+) -> None:
+    """Serve HTTP in one process or several, each with these limits."""
+    from functools import partial
+
     from locigraph.serving.keys import read_keys
     from locigraph.serving.running import RunningServer, announced
 
@@ -123,10 +145,10 @@ def serve(
             opened=opened,
             keys=keyring,
             hosts={"localhost", "127.0.0.1", "[::1]", host, f"[{host}]"},
-            requests_per_minute=-(-requests_per_minute // workers),
-            max_request_bytes=max_request_bytes,
             secret=server.secret,
-            folders=_folders(store, index.uri, encoder.cache, encoder.adapter, encoder.model, checkpoint, key_file),
+            requests_per_minute=requests_per_minute,
+            max_request_bytes=max_request_bytes,
+            folders=folders,
             greeting=f"{shown_url(store)} at {url}; explorer at {url}/explorer; stop with Ctrl-C",
         )
         if workers == 1:

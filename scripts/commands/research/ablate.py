@@ -44,83 +44,30 @@ def ablate(
         encoder: Text encoder.
         seed: Random seed.
     """
-    import dataclasses
     import json
-    from pathlib import Path
 
-    from locigraph.assembly import graphs, learning, opening, provenance
-    from locigraph.assembly.language_models import clients_of
-    from locigraph.kg.errors import LocigraphError, nearest
+    from locigraph.assembly import learning
+    from locigraph.kg.errors import LocigraphError
     from locigraph.kg.files import replace_file
     from locigraph.research.evaluation.ablation_report import ablation_figure, ablation_table
-    from locigraph.research.evaluation.asking import joined_runs, outcomes
-    from locigraph.research.evaluation.outcomes import StrategyRun
     from locigraph.research.evaluation.report import learnt_note
-    from locigraph.research.evaluation.summary import summarise
-    from locigraph.research.experiments.ablation import FULL, variants_of
-    from locigraph.research.experiments.result_files import learnt_questions
-    from locigraph.training.config import Settings, changed
-    from locigraph.training.folds import plan_folds, seen_by
-    from locigraph.training.leaks import Fold
+    from locigraph.research.experiments.ablation import chosen_variants, compared_variants
+    from locigraph.research.experiments.folded_corpus import FoldedCorpus, read_with_questions
 
-    provenance.source_commit()
-    named = None if variants is None else names_in(variants)
-    if named == []:
+    if variants is not None and not names_in(variants):
         raise LocigraphError("variants is empty; name at least one variant, or leave the option out to try all")
-    folder = Path(output)
-    path = store or str(folder / "graph.sqlite")
-    loaded = opening.read_corpus(corpus, store=path)
+    loaded = read_with_questions(corpus, output=output, store=store, needed_for="there is nothing to evaluate")
     full = learning.settings_of(model, training)
-    known = variants_of(full)
-    for name in named or ():
-        if name not in known:
-            raise LocigraphError(f"variant {name!r} is not known{nearest(name, known)}")
-    chosen = known if named is None else {name: known[name] for name in named}
-    opening.require_questions(loaded, "there is nothing to evaluate")
-
-    from locigraph.research.experiments.fold_task import Asker, fold_trainer  # imports the vector index
-
-    extractor = graphs.extractor_for(consolidation, loaded, clients_of(llm))
-    text_encoder = opening.held_out_encoder(encoder, loaded.questions)
-    planned = plan_folds(loaded.questions, folds=folds, validation=validation, seed=seed)
-    folder.mkdir(parents=True, exist_ok=True)
-    with graphs.built_views(loaded, extractor, text_encoder, path) as views:
-        trainings = fold_trainer(loaded, views, trainer, text_encoder, seed=seed, experiment=folder.name)
-
-        def run_fold(name: str, settings: Settings, fold: Fold) -> StrategyRun:
-            here = folder / name.replace(" ", "-") / f"fold-{fold.index}"
-            checkpoint = trainings.train(fold, settings, folder=here, seed=seed, name=f"{name}, fold {fold.index}")
-            tested = [q for q in loaded.questions if q.space in fold.test]
-            return Asker(tested, text_encoder, views).checkpoint(checkpoint, tested, name=name)
-
-        fold_of = {space: fold.index for fold in planned for space in fold.test}
-        left_out = learnt_questions(loaded, planned, seen_by(text_encoder.adapter))
-        configs = {FULL: full} | {name: changed(full, changes) for name, changes in chosen.items()}
-        runs = [joined_runs([run_fold(*config, fold) for fold in planned]) for config in configs.items()]
-        summary = summarise(
-            outcomes(loaded.questions, fold_of),
-            runs,
-            comparisons=[(name, FULL) for name in chosen],
-            metrics=("recall@10",),
-            left_out=left_out,
-            seed=seed,
-        )
-    manifest = provenance.manifest(
-        seed,
-        consolidation=consolidation,
-        folds=len(planned),
-        validation=validation,
-        corpus=loaded.sha256,
-        text_encoder=text_encoder.model_id,
-        model=dataclasses.asdict(model),
-        training=dataclasses.asdict(training),
-        variants=chosen,
-        trainer=dataclasses.asdict(trainer),
+    chosen = chosen_variants(full, None if variants is None else names_in(variants))
+    folded = FoldedCorpus.opened(
+        loaded, consolidation, llm, encoder, output=output, store=store, folds=folds, validation=validation, seed=seed
     )
-    replace_file(
-        folder / "ablation.json", json.dumps({**summary, "left_out": left_out, "manifest": manifest}, indent=1) + "\n"
-    )
+    summary, left_out = compared_variants(folded, full, chosen, trainer, seed=seed)
+    manifest = folded.manifest(seed, model, training, trainer, variants=chosen)
+    numbers = json.dumps({**summary, "left_out": left_out, "manifest": manifest}, indent=1)
     table = "\n\n".join([ablation_table(summary), *learnt_note(len(left_out))])
+    folder = folded.folder
+    replace_file(folder / "ablation.json", numbers + "\n")
     replace_file(folder / "ablation.md", table + "\n")
     replace_file(folder / "ablation.svg", ablation_figure(summary))
     print(table)

@@ -85,93 +85,35 @@ def evaluate(
             for ``locigraph answer``; this takes about half of the time spent on questions.
     """
     import dataclasses
-    from pathlib import Path
 
-    from locigraph.assembly import opening, provenance
     from locigraph.kg.errors import LocigraphError
-    from locigraph.research.contenders import CONTENDERS
     from locigraph.research.experiments import strategy_choice
+    from locigraph.research.experiments.folded_corpus import graph_in, read_with_questions
 
-    provenance.source_commit()
     names = strategy_choice.chosen(strategies, checkpoint=checkpoint, adapter=encoder.adapter)
     if seeds < 1:
         raise LocigraphError(f"seeds is {seeds}; expected 1 or more")
     pairs = strategy_choice.comparisons(names, baselines)
-    folder = Path(output)
-    path = store or str(folder / "graph.sqlite")
-    loaded = opening.read_corpus(corpus, store=path)
-    opening.require_questions(loaded, "there is nothing to evaluate")
-
-    from locigraph.assembly import graphs, learning
-    from locigraph.assembly.language_models import clients_of
-    from locigraph.assembly.queries import queries_of
-    from locigraph.assembly.search_parts import trained_reranker
-    from locigraph.research.evaluation.report import learnt_note, text_table
-    from locigraph.research.experiments.evaluation import Evaluation
-    from locigraph.research.experiments.fold_task import settings_of_folds
-    from locigraph.training.checkpoint import load_checkpoint
-    from locigraph.training.folds import plan_folds, refuse_trained_on
-
-    settings = learning.settings_of(model, training)
-    clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)
-    extractor = graphs.extractor_for(consolidation, loaded, clients)
-    query_generator = queries_of(queries, clients)
-    questions_by = learning.question_writer(writer)
-    text_encoder = opening.held_out_encoder(encoder, loaded.questions)
-    rows = [CONTENDERS[name] for name in names]
-    given = None
-    if checkpoint is not None and any(row.needs_checkpoint for row in rows):
-        given = load_checkpoint(Path(checkpoint), text_encoder=text_encoder.model_id)
-        refuse_trained_on(given, loaded.questions, option="checkpoint")
-    learnt_reranker = trained_reranker(reranker)
-    if learnt_reranker is not None:
-        refuse_trained_on(learnt_reranker, loaded.questions, option="reranker")
-    is_trained = any(row.is_trained for row in rows)
-    planned = plan_folds(loaded.questions, folds=folds, validation=validation, seed=seed) if is_trained else ()
-    of_folds = settings_of_folds(
-        settings,
-        planned,
-        searched if planned else None,
-        consolidation=consolidation,
-        corpus=loaded.sha256,
-        text_encoder=text_encoder.model_id,
-    )
+    loaded = read_with_questions(corpus, output=output, store=store, needed_for="there is nothing to evaluate")
     of_training = {"searched": searched, "seeds": seeds > 1, "also": also, "writer": writer.base_url}
-    notes = [
-        *loaded.notes,
-        *strategy_choice.unused_options(names, checkpoint=checkpoint, adapter=encoder.adapter, of_training=of_training),
-    ]
-    if reranker is not None:
-        version = "" if learnt_reranker is None else f" ({learnt_reranker.version})"
-        notes.append(f"the best hits of every strategy were reranked by {reranker}{version}")
-    folder.mkdir(parents=True, exist_ok=True)
-    evaluation = Evaluation(
-        corpus=loaded,
-        extractor=extractor,
-        strategies=names,
-        pairs=pairs,
-        folder=folder,
-        encoder=text_encoder,
-        checkpoint=given,
-        folds=planned,
-        settings=of_folds,
-        trainer=trainer,
-        writer=questions_by,
-        seeds=range(seed, seed + seeds),
-        also=also or (),
-        queries=query_generator,
-        reranker=reranker,
-        learnt_reranker=learnt_reranker,
-        notes=notes,
-        contexts=contexts,
+    unused = strategy_choice.unused_options(
+        names, checkpoint=checkpoint, adapter=encoder.adapter, of_training=of_training
     )
+
+    from locigraph.assembly import learning
+    from locigraph.assembly.language_models import clients_of
+    from locigraph.research.experiments.evaluation import Evaluation, reported
+
+    evaluation = Evaluation.prepared(
+        loaded, consolidation, clients_of(llm, max_tokens=max_tokens, max_cost=max_cost), encoder,
+        strategies=names, pairs=pairs, output=output, checkpoint=checkpoint, reranker=reranker, queries=queries,
+        folds=folds, validation=validation, settings=learning.settings_of(model, training), searched=searched,
+        trainer=trainer, writer=learning.question_writer(writer), seeds=range(seed, seed + seeds), also=also or (),
+        contexts=contexts, notes=[*loaded.notes, *unused],
+    )  # fmt: skip
     details = {
-        "validation": validation,
-        "searched": [dataclasses.asdict(each) for each in of_folds] if searched else None,
-        "model": dataclasses.asdict(model),
-        "training": dataclasses.asdict(training),
+        "validation": validation, "model": dataclasses.asdict(model), "training": dataclasses.asdict(training),
+        "searched": [dataclasses.asdict(each) for each in evaluation.settings] if searched else None,
         "also": [dataclasses.asdict(each) for each in also or ()],
-    }
-    results = evaluation.run(path, index, encoder, details)
-    print("\n".join([text_table(results), *learnt_note(len(results.get("left_out", ())))]))
-    print(f"report: {folder / 'report.html'} and {folder / 'report.md'}; numbers: {folder / 'results.json'}")
+    }  # fmt: skip
+    print("\n".join(reported(evaluation.run(graph_in(output, store), index, encoder, details), evaluation.folder)))

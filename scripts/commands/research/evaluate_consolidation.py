@@ -64,12 +64,7 @@ def evaluate_consolidation(
 
     options.check_cosine(threshold)
     loaded = opening.read_corpus(corpus)
-    lacking = [conversation.space for conversation in loaded.conversations if conversation.extractions.is_empty]
-    if lacking:
-        raise LocigraphError(
-            f"conversation {lacking[0]!r} has no recorded facts to compare with; name a file with "
-            "corpus.extractions, or choose other conversations with corpus.conversations"
-        )
+    _require_recorded(loaded)
     if llm.model and llm.mode == "replay" and not llm.cassette:
         raise LocigraphError("llm.mode is 'replay', but llm.cassette is not set; name the cassette to replay")
     setup = models.setup_of(llm)
@@ -94,15 +89,9 @@ def evaluate_consolidation(
         with Store(files[name]) as graph:
             with models.kept_with(graph, replies):
                 failed = graphs.build_graph(loaded, extractor, graph, text_encoder)
-            found = _judged(loaded, graph, text_encoder, threshold)
-            row: dict[str, Any] = {
-                "seconds_per_turn": models.seconds_per_turn(graph),
-                "failed": sum(map(len, failed.values())),
-            }
-            row |= {**found.shares(), "counts": asdict(found), "made": found.made}
+            rows[name] = _row(loaded, graph, text_encoder, threshold, failed=sum(map(len, failed.values())))
             if isinstance(extractor, MeteredExtractor):
-                row |= {"setup": setup, **models.usage_of(graph, loaded.conversations)}
-        rows[name] = row
+                rows[name] |= {"setup": setup, **models.usage_of(graph, loaded.conversations)}
     turns = sum(len(conversation.turns) for conversation in loaded.conversations)
     measured = {
         "corpus": loaded.path, "sha256": loaded.sha256, "conversations": [c.space for c in loaded.conversations],
@@ -116,6 +105,26 @@ def evaluate_consolidation(
     replace_file(file, json.dumps({**measured, "rows": rows}, indent=1) + "\n")
     print(_table(rows, turns, threshold))
     print(f"written to {file}")
+
+
+def _require_recorded(corpus: Corpus) -> None:
+    from locigraph.kg.errors import LocigraphError
+
+    lacking = [conversation.space for conversation in corpus.conversations if conversation.extractions.is_empty]
+    if lacking:
+        raise LocigraphError(
+            f"conversation {lacking[0]!r} has no recorded facts to compare with; name a file with "
+            "corpus.extractions, or choose other conversations with corpus.conversations"
+        )
+
+
+def _row(corpus: Corpus, graph: Store, encoder: CachedTextEncoder, threshold: float, *, failed: int) -> dict[str, Any]:
+    """What was measured of a graph, of which so many turns failed."""
+    from locigraph.research.experiments import extracting_models as models
+
+    found = _judged(corpus, graph, encoder, threshold)
+    row: dict[str, Any] = {"seconds_per_turn": models.seconds_per_turn(graph), "failed": failed}
+    return row | {**found.shares(), "counts": asdict(found), "made": found.made}
 
 
 def _earlier_rows(file: Path, measured: Mapping[str, Any]) -> list[dict[str, Any]]:

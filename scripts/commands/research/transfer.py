@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from locigraph.assembly.settings import EncoderSettings, GraphSettings
 from locigraph.kg.name_list import Names, names_in
 from locigraph.training.config import ModelConfig, TrainerConfig, TrainingConfig
@@ -51,30 +53,13 @@ def transfer(
     from pathlib import Path
 
     from locigraph.assembly import learning, provenance
-    from locigraph.assembly.opening import existing_store
-    from locigraph.kg.errors import LocigraphError, nearest
+    from locigraph.kg.errors import LocigraphError
     from locigraph.kg.files import replace_file
 
     provenance.source_commit()
     sources, checkpoints = {name: names_in(given) for name, given in (train or {}).items()}, checkpoints or {}
     tests = names_in(test or ()) or [*graphs]
-    for name in [*tests, *(name for names in sources.values() for name in names)]:
-        if name not in graphs:
-            raise LocigraphError(f"graph {name!r} is not among graphs{nearest(name, graphs)}")
-    for name, learnt in sources.items():
-        if not learnt:
-            raise LocigraphError(f"train.{name} names no graph; name at least one of graphs to train on")
-    for name, graph in graphs.items():
-        if graph.corpus is None:
-            raise LocigraphError(f"graphs.{name} has no corpus; set graphs.{name}.corpus.path")
-        existing_store(graph.store).close()  # raises now, not after an hour of training
-    both = sorted({*sources} & {*checkpoints})
-    if both or not (sources or checkpoints):
-        raise LocigraphError(
-            f"{both[0]!r} is the name of both a training and a checkpoint; give them different names"
-            if both
-            else "there is no model to test; name graphs to train on with --train, or checkpoints with --checkpoints"
-        )
+    _check(graphs, sources, checkpoints, tests)
     if encoder.adapter is None:
         raise LocigraphError("encoder.adapter is not set; the baselines of a transfer need an adapted text encoder")
     folder = Path(output)
@@ -105,3 +90,32 @@ def transfer(
                 replace_file(folder / "transfer.md", matrix.table() + "\n")
         print(matrix.table())
     print(f"numbers: {folder / 'transfer.json'}")
+
+
+def _check(
+    graphs: Mapping[str, GraphSettings],
+    sources: Mapping[str, Sequence[str]],
+    checkpoints: Mapping[str, str],
+    tests: Sequence[str],
+) -> None:
+    """Raise LocigraphError, before an hour of training, if a name is unknown or taken twice, or a graph is missing."""
+    from locigraph.assembly.opening import existing_store
+    from locigraph.kg.errors import LocigraphError, nearest
+
+    for name in [*tests, *(name for names in sources.values() for name in names)]:
+        if name not in graphs:
+            raise LocigraphError(f"graph {name!r} is not among graphs{nearest(name, graphs)}")
+    for name, learnt in sources.items():
+        if not learnt:
+            raise LocigraphError(f"train.{name} names no graph; name at least one of graphs to train on")
+    for name, graph in graphs.items():
+        if graph.corpus is None:
+            raise LocigraphError(f"graphs.{name} has no corpus; set graphs.{name}.corpus.path")
+        existing_store(graph.store).close()
+    both = sorted({*sources} & {*checkpoints})
+    if both:
+        raise LocigraphError(f"{both[0]!r} is the name of both a training and a checkpoint; give them different names")
+    if not (sources or checkpoints):
+        raise LocigraphError(
+            "there is no model to test; name graphs to train on with --train, or checkpoints with --checkpoints"
+        )
