@@ -18,6 +18,7 @@ from typing import Any, Self
 import torch
 import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from locigraph.gnn.losses import multi_positive_loss
 from locigraph.kg.embedded_text import windows
@@ -111,12 +112,16 @@ class TextAdaptation(LowRankTraining):
         config: Settings of the training.
         examples: Number of training examples per epoch; it sets the length of the learning-rate schedule.
         seed: Random seed of negatives and dropout.
+        recompute: Whether activations are computed again in the backward pass, see ``TrainerConfig``.
     """
 
-    def __init__(self, encoder: Any, config: AdapterConfig, *, examples: int, seed: int) -> None:
+    def __init__(
+        self, encoder: Any, config: AdapterConfig, *, examples: int, seed: int, recompute: bool = False
+    ) -> None:
         super().__init__(config, examples=examples, seed=seed)
         self.encoder = encoder
         self.config = config
+        self._recompute = recompute
 
     @property
     def transformer(self) -> Any:
@@ -149,15 +154,20 @@ class TextAdaptation(LowRankTraining):
         parts = [(at, part) for at, text in enumerate(texts) for part in windows(text)]
         parts.sort(key=lambda each: len(each[1]))
         rows = []
+        again = self._recompute and torch.is_grad_enabled()
         for start in range(0, len(parts), _ENCODED_AT_ONCE):
             batch = [part for _, part in parts[start : start + _ENCODED_AT_ONCE]]
             tokens = self.encoder.tokenizer(batch, padding=True, truncation=True, max_length=most, return_tensors="pt")
             features = {name: tensor.to(self.device) for name, tensor in tokens.items()}
-            rows.append(self.encoder(features)["sentence_embedding"].float())
+            rows.append(checkpoint(self._encode, features, use_reentrant=False) if again else self._encode(features))
         units = F.normalize(torch.cat(rows), dim=1)
         sums = units.new_zeros(len(texts), units.shape[1])
         sums.index_add_(0, torch.tensor([at for at, _ in parts], device=units.device), units)
         return F.normalize(sums, dim=1)
+
+    def _encode(self, features: dict[str, Tensor]) -> Tensor:
+        embeddings: Tensor = self.encoder(features)["sentence_embedding"]
+        return embeddings.float()
 
     def configure_optimizers(self) -> Any:
         """AdamW on the adapter's weights; the learning rate rises linearly, then falls linearly to 0."""
@@ -214,7 +224,7 @@ def train_adapter(data: Sequence[TrainingSet], config: AdapterConfig, run: Train
     encoder.train()  # it is loaded in evaluation mode
     steps = [part for example, is_training in examples if is_training for part in example.parts(config.questions)]
     result = run_lightning(
-        TextAdaptation(encoder, config, examples=len(steps), seed=run.seed),
+        TextAdaptation(encoder, config, examples=len(steps), seed=run.seed, recompute=run.trainer.recompute),
         steps,
         [example for example, is_training in examples if not is_training],
         config,

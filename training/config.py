@@ -206,6 +206,9 @@ class TrainerConfig:
         devices: Number of devices, or ``auto`` for one.
         precision: ``32-true``, ``bf16-mixed`` or ``16-mixed``.
         compile: Whether to run the encoders through ``torch.compile``.
+        recompute: Whether ``locigraph adapt`` computes the activations of the text encoder again in the backward pass,
+            one batch of texts after another (Chen et al. 2016, arXiv:1604.06174). This takes about a third longer and
+            needs memory for one batch instead of all; the weights are the same.
         keep_mb: Megabytes of prepared spaces that are kept from one epoch to the next, for training and for validation
             each; other spaces are read from the graph again.
         csv_log: Whether to write metrics to a CSV file.
@@ -217,6 +220,7 @@ class TrainerConfig:
     devices: int | str = "auto"
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     compile: bool = False
+    recompute: bool = False
     keep_mb: int = 2_048
     csv_log: bool = True
     wandb_mode: Literal["disabled", "offline", "online"] = "disabled"

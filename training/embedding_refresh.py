@@ -114,29 +114,13 @@ def refresh(
         TrainingError: If there are no views, two views have the same name, a vector is zero or not finite, or the
             written collection fails verification. The alias then still points at the old collection.
     """
-    if not views:
-        raise TrainingError("there is no space to refresh; run locigraph build first")
-    named = {view.name: view for view in reversed(views)}
-    for view in views:
-        if named[view.name] != view:  # searches of one would find the rows of the other
-            raise TrainingError(
-                f"{view} and {named[view.name]} would have the same name in the collection; rename a space"
-            )
+    _require_names(views)
+    states, kept = _states_of(views, load) if states is None else (states, {})
     digest = hashlib.sha256(f"{checkpoint.version}{store}".encode())
     due: dict[View, int] = {}
-    kept: dict[View, Snapshot] = {}
-    room = _KEPT_BYTES
     for view in views:
-        if states is not None:
-            state = states[view]
-        else:
-            snapshot = load(view)
-            state = ViewState(len(snapshot.active_rows((EPISODE,))), snapshot.fingerprint)
-            room -= snapshot.embeddings.nbytes
-            if room > 0:
-                kept[view] = snapshot
-        digest.update(f"{view.name}={state.fingerprint};".encode())
-        due[view] = state.turns
+        digest.update(f"{view.name}={states[view].fingerprint};".encode())
+        due[view] = states[view].turns
     total = sum(due.values())
     dim = checkpoint.vector_dim
     spec = CollectionSpec(dim, "IP", checkpoint.version, schema_hash(), index_type(total), store)
@@ -168,13 +152,7 @@ def refresh(
             due[view] = rows  # another process may have added turns, or forgotten the space, since they were counted
     collection.flush()
     collection.synchronise()
-    stored = collection.counts()
-    for view, turns in due.items():
-        if stored.get(view.name, 0) != turns:
-            raise TrainingError(
-                f"collection {collection.name!r} holds {counted(stored.get(view.name, 0), 'turn')} of {view.name!r} "
-                f"but the graph has {turns}; run the refresh again"
-            )
+    _require_all(collection, due)
     recall = 1.0
     if due[largest]:
         reference = _as_stored(collection, largest.name, sample[0] if sample else encode(largest))
@@ -182,6 +160,45 @@ def refresh(
     if alias is not None:
         put_in_use(index, alias, collection.name, store=store)
     return Refreshed(collection.name, total, written, recall)
+
+
+def _require_names(views: Sequence[View]) -> None:
+    """Raise TrainingError if there are no views, or searches of one would find the rows of another."""
+    if not views:
+        raise TrainingError("there is no space to refresh; run locigraph build first")
+    named = {view.name: view for view in reversed(views)}
+    for view in views:
+        if named[view.name] != view:
+            raise TrainingError(
+                f"{view} and {named[view.name]} would have the same name in the collection; rename a space"
+            )
+
+
+def _states_of(
+    views: Sequence[View], load: Callable[[View], Snapshot]
+) -> tuple[dict[View, ViewState], dict[View, Snapshot]]:
+    """What is known of each view, and as many of the snapshots that were read for it as there is room for."""
+    states: dict[View, ViewState] = {}
+    kept: dict[View, Snapshot] = {}
+    room = _KEPT_BYTES
+    for view in views:
+        snapshot = load(view)
+        states[view] = ViewState(len(snapshot.active_rows((EPISODE,))), snapshot.fingerprint)
+        room -= snapshot.embeddings.nbytes
+        if room > 0:
+            kept[view] = snapshot
+    return states, kept
+
+
+def _require_all(collection: Collection, turns: Mapping[View, int]) -> None:
+    """Raise TrainingError unless a collection holds so many turns of each view."""
+    stored = collection.counts()
+    for view, number in turns.items():
+        if stored.get(view.name, 0) != number:
+            raise TrainingError(
+                f"collection {collection.name!r} holds {counted(stored.get(view.name, 0), 'turn')} of {view.name!r} "
+                f"but the graph has {number}; run the refresh again"
+            )
 
 
 def encoded(

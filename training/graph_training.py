@@ -16,7 +16,7 @@ from locigraph.gnn.losses import multi_positive_loss
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.training.checkpoint import Checkpoint, load_checkpoint, new_network
 from locigraph.training.config import Settings, TrainingConfig
-from locigraph.training.errors import CheckpointError, TrainingDataError
+from locigraph.training.errors import CheckpointError, TrainingDataError, TrainingError
 from locigraph.training.examples import Examples, SpaceExample, TrainingSpace, read_space
 from locigraph.training.fusion import DETAIL, SignalReader, learn_fusion
 from locigraph.training.identity import CHECKPOINT_ALGORITHM, RunIdentity, TrainingRun
@@ -25,6 +25,7 @@ from locigraph.training.objectives import LOSSES, Scorer, require_known_names
 from locigraph.training.pseudo_questions import RULES, QuestionWriter
 from locigraph.training.ranking_scores import inner_products
 from locigraph.training.snapshots import (
+    TrainingGraph,
     TrainingSet,
     graphs_of,
     questions_fingerprint,
@@ -147,16 +148,15 @@ def train_checkpoint(
     Raises:
         UnknownNameError: If the settings name an unknown encoder or loss.
         GraphError: If they exclude an unknown relation.
+        TrainingError: If ``trainer.recompute`` is set, which is for another training.
         TrainingDataError: If there is nothing to train on, or a space is in both training and validation.
     """
     started = time.monotonic()
     training, target = settings.training, run.folder / "checkpoint"
     require_known_names(settings)
-    graphs = graphs_of(data)
-    if not any(graph.is_training for graph in graphs):
-        raise TrainingDataError("there is no space to train on; name a corpus with questions")
-    if training.epochs and not any(graph.questions for graph in graphs if graph.is_training):
-        raise TrainingDataError("no training space has a question with evidence; fine-tuning needs some")
+    if run.trainer.recompute:
+        raise TrainingError("trainer.recompute is for locigraph adapt; leave it out to train a graph network")
+    graphs = _learnable(data, training)
     asks = bool(training.pretrain_epochs) and any(
         weight and LOSSES[loss].asks for loss, weight in training.pretrain_losses.items()
     )
@@ -202,6 +202,38 @@ def train_checkpoint(
     # Whatever the seed, so that the weights of several trainings can be averaged; each epoch draws from the seed.
     torch.manual_seed(0)
     network = new_network(settings.model, text_dim)
+    stages = _trained_stages(network, training, run, identity, train, validation)
+    recorded = {**run.details, **fusion, "identity": identity.as_json(), "stages": stages}
+    recorded["seconds"] = round(time.monotonic() - started, 1)
+    checkpoint = Checkpoint(
+        network.weights(), settings.model, encoder.model_id, text_dim, recorded, seen_texts_of(graphs)
+    )
+    if is_first_process():  # with several devices, every process gets here
+        checkpoint.save(target)
+        for stage in STAGES:  # no longer needed, and larger than the checkpoint
+            identity.resume_point(run.folder, stage).unlink(missing_ok=True)
+    return checkpoint
+
+
+def _learnable(data: Sequence[TrainingSet], training: TrainingConfig) -> list[TrainingGraph]:
+    """The graphs of the data; raises TrainingDataError if there is nothing to learn from."""
+    graphs = graphs_of(data)
+    if not any(graph.is_training for graph in graphs):
+        raise TrainingDataError("there is no space to train on; name a corpus with questions")
+    if training.epochs and not any(graph.questions for graph in graphs if graph.is_training):
+        raise TrainingDataError("no training space has a question with evidence; fine-tuning needs some")
+    return graphs
+
+
+def _trained_stages(
+    network: GraphRetrieval,
+    training: TrainingConfig,
+    run: TrainingRun,
+    identity: RunIdentity,
+    train: Examples,
+    validation: Examples,
+) -> dict[str, dict[str, float]]:
+    """Train a network, in place, through all stages; returns the scores of each."""
     stages: dict[str, dict[str, float]] = {}
     for number, (stage, epochs) in enumerate(zip(STAGES, (training.pretrain_epochs, training.epochs), strict=True)):
         if not epochs:
@@ -223,13 +255,4 @@ def train_checkpoint(
             epochs=epochs,
             seed=stage_seed,
         )
-    recorded = {**run.details, **fusion, "identity": identity.as_json(), "stages": stages}
-    recorded["seconds"] = round(time.monotonic() - started, 1)
-    checkpoint = Checkpoint(
-        network.weights(), settings.model, encoder.model_id, text_dim, recorded, seen_texts_of(graphs)
-    )
-    if is_first_process():  # with several devices, every process gets here
-        checkpoint.save(target)
-        for stage in STAGES:  # no longer needed, and larger than the checkpoint
-            identity.resume_point(run.folder, stage).unlink(missing_ok=True)
-    return checkpoint
+    return stages

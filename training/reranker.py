@@ -193,11 +193,13 @@ def train_reranker(
 
     Raises:
         TrainingDataError: If there is no question to learn from, or a space is in both training and validation.
-        TrainingError: If ``trainer.compile`` is set, which is for the graph network only.
+        TrainingError: If ``trainer.compile`` or ``trainer.recompute`` is set, which are for other trainings.
         TextEncoderError: If the text encoder cannot be loaded, or the adapter has a larger rank than the reranker.
     """
     if run.trainer.compile:
         raise TrainingError("trainer.compile is for the graph network; leave it out to train a reranker")
+    if run.trainer.recompute:
+        raise TrainingError("trainer.recompute is for locigraph adapt; leave it out to train a reranker")
     graphs = graphs_of(data)
     made = [(rerank_example(graph, encoder, depth=config.depth), graph.is_training) for graph in graphs]
     if not any(example.asked for example, is_training in made if is_training):
@@ -223,11 +225,7 @@ def train_reranker(
     except TextEncoderError:
         pass  # missing, damaged, or of another kind: trained again below
     torch.manual_seed(run.seed)
-    scorer = PairScorer(model, rank=config.rank, max_tokens=config.max_tokens, adapter=adapter, dropout=config.dropout)
-    for name, layer in scorer.named_modules():
-        if isinstance(layer, nn.Dropout) and "lora_dropout" not in name:
-            layer.p = 0.0  # the encoder's own; to draw random numbers takes longer than the matrix products
-    scorer.train()
+    scorer = _new_scorer(model, config, adapter)
     steps = [part for example, is_training in made if is_training for part in example.parts(config.questions)]
     result = run_lightning(
         RerankerTraining(scorer, config, examples=len(steps), seed=run.seed),
@@ -253,6 +251,15 @@ def train_reranker(
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.barrier()  # the other processes read what the first one has written
     return read_reranker(target)
+
+
+def _new_scorer(model: str, config: RerankerConfig, adapter: TextAdapter | None) -> PairScorer:
+    scorer = PairScorer(model, rank=config.rank, max_tokens=config.max_tokens, adapter=adapter, dropout=config.dropout)
+    for name, layer in scorer.named_modules():
+        if isinstance(layer, nn.Dropout) and "lora_dropout" not in name:
+            layer.p = 0.0  # the encoder's own; to draw random numbers takes longer than the matrix products
+    scorer.train()
+    return scorer
 
 
 def _fingerprint(examples: Iterable[RerankExample]) -> str:

@@ -97,6 +97,30 @@ def application(
         _add_route(app, service, operation)
     _add_errors(app)
 
+    _add_state(app, service, memory, secret)
+    for path, file in {"/explorer": "index.html", **{f"/explorer/{name}": name for name in _EXPLORER_FILES}}.items():
+        _add_page(app, path, file)
+
+    @app.get("/", include_in_schema=False)
+    async def to_explorer() -> Response:
+        return RedirectResponse("/explorer")
+
+    # POST only: the server pushes nothing, and a GET stream that a client holds open would delay its shutdown.
+    app.router.routes.append(Route("/mcp", StreamableHTTPASGIApp(sessions), methods=["POST"]))
+    return Gate(
+        app,
+        service,
+        keys=keys,
+        paths=[route.path for route in app.routes if isinstance(route, Route)],
+        open_paths=_OPEN,
+        hosts=hosts,
+        max_request_bytes=max_request_bytes,
+    )
+
+
+def _add_state(app: FastAPI, service: Service, memory: Memory, secret: str) -> None:
+    """Add the routes that tell how the server is."""
+
     @app.get("/health", summary="Whether the process answers")
     async def health(request: Request, response: Response) -> dict[str, str]:
         if secret and (challenge := request.headers.get(CHALLENGE)):
@@ -123,25 +147,6 @@ def application(
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # its package has types, but not here
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
-
-    for path, file in {"/explorer": "index.html", **{f"/explorer/{name}": name for name in _EXPLORER_FILES}}.items():
-        _add_page(app, path, file)
-
-    @app.get("/", include_in_schema=False)
-    async def to_explorer() -> Response:
-        return RedirectResponse("/explorer")
-
-    # POST only: the server pushes nothing, and a GET stream that a client holds open would delay its shutdown.
-    app.router.routes.append(Route("/mcp", StreamableHTTPASGIApp(sessions), methods=["POST"]))
-    return Gate(
-        app,
-        service,
-        keys=keys,
-        paths=[route.path for route in app.routes if isinstance(route, Route)],
-        open_paths=_OPEN,
-        hosts=hosts,
-        max_request_bytes=max_request_bytes,
-    )
 
 
 def _add_page(app: FastAPI, path: str, file: str) -> None:

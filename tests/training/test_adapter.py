@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question, SpaceId, TurnId
 from locigraph.kg.views import Views
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder, load_model
-from locigraph.training import lightning_run
+from locigraph.training import adapter, lightning_run
 from locigraph.training.adapter import TextAdaptation, TextExample, text_example, train_adapter
 from locigraph.training.config import AdapterConfig
 from locigraph.training.errors import TrainingDataError, TrainingError
@@ -166,6 +167,26 @@ def test_a_finished_training_is_read_and_one_of_other_settings_is_made_anew(base
     assert other.details["identity"] != first.details["identity"]
     (tmp_path / "adapter" / "manifest.json").write_text("{}")  # damaged: made anew
     assert trained(base, tmp_path, short).version == first.version
+
+
+def test_activations_that_are_computed_again_make_the_same_adapter(
+    base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "_ENCODED_AT_ONCE", 4)
+    short = dataclasses.replace(CONFIG, epochs=1, dropout=0.3)
+    kept = trained(base, tmp_path / "kept", short)
+    recomputed: list[int] = []
+
+    def counted(function: Any, features: dict[str, torch.Tensor], **options: Any) -> Any:
+        recomputed.append(len(features["input_ids"]))
+        return checkpoint(function, features, **options)
+
+    monkeypatch.setattr(adapter, "checkpoint", counted)
+    run = TrainingRun(tmp_path / "again", dataclasses.replace(CPU, recompute=True), 0, {"commit": "c"})
+    made = train_adapter([DATA], short, run, model=base)
+    assert made.version == kept.version
+    assert len(recomputed) > 3
+    assert max(recomputed) == 4
 
 
 def test_what_may_answer_besides_is_part_of_the_settings(base: str, tmp_path: Path) -> None:

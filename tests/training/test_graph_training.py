@@ -23,7 +23,7 @@ from locigraph.kg.views import Views
 from locigraph.training import graph_training
 from locigraph.training.checkpoint import Checkpoint, new_network
 from locigraph.training.config import Settings, TrainingConfig, changed
-from locigraph.training.errors import TrainingDataError
+from locigraph.training.errors import TrainingDataError, TrainingError
 from locigraph.training.examples import SpaceExample, read_space
 from locigraph.training.fusion import DETAIL, SignalReader, fusion_of, learn_fusion
 from locigraph.training.graph_training import GraphTraining
@@ -283,6 +283,11 @@ def test_fine_tuning_without_questions_is_refused_and_pre_training_needs_none(tm
     with pytest.raises(TrainingDataError, match="no training space has a question"):
         train(tmp_path, unasked)
     train(tmp_path, unasked, settings=small_settings(pretrain=1, finetune=0))
+
+
+def test_recomputing_is_refused_rather_than_passed_over(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"trainer\.recompute"):
+        made_of(tmp_path, trainer=replace(CPU, recompute=True))
 
 
 @pytest.mark.parametrize("validation", [(), ("planted3",)])

@@ -231,14 +231,9 @@ def test_a_reranker_is_not_tested_on_what_it_was_trained_on(base: str, tmp_path:
 def test_what_cannot_be_trained_is_said(base: str, tmp_path: Path) -> None:
     with pytest.raises(TrainingDataError, match="a reranker learns from these"):
         trained(base, tmp_path, questions=())
-    with pytest.raises(TrainingError, match=r"trainer\.compile"):
-        train_reranker(
-            [DATA],
-            CONFIG,
-            TrainingRun(tmp_path, dataclasses.replace(CPU, compile=True), 0, {}),
-            model=base,
-            encoder=ENCODER,
-            adapter=None,
-        )
+    for option in ("compile", "recompute"):
+        run = TrainingRun(tmp_path, dataclasses.replace(CPU, **{option: True}), 0, {})
+        with pytest.raises(TrainingError, match=rf"trainer\.{option}"):
+            train_reranker([DATA], CONFIG, run, model=base, encoder=ENCODER, adapter=None)
     with pytest.raises(TrainingError, match=r"reranker\.dropout"):
         RerankerConfig(dropout=1.0)

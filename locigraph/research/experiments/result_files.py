@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,19 +62,7 @@ def write_results(
     left_out = learnt_questions(corpus, folds, learnt)
     write_question_scores(folder / "question_scores.jsonl.gz", questions, runs, left_out=left_out)
     repetitions = by_strategy(runs)
-    said = list(notes)
-    compared = [question for question in questions if question.question_id not in left_out]
-    if pairs and compared:
-        proposed, baseline = pairs[0]
-        for run in repetitions[proposed]:
-            of_seed = "" if run.seed is None else f" (seed {run.seed})"
-            said.append(a_a_note(compared, run, repetitions[baseline][0], seed=seed) + of_seed)
-    if left_out:
-        said.append(
-            f"{counted(len(left_out), 'question')} {is_or_are(len(left_out))} in the means but left out of all "
-            "comparisons, since their wording or some of their evidence occurs word for word in the training data; "
-            "left_out in results.json lists them"
-        )
+    said = [*notes, *_notes_on_comparisons(questions, repetitions, left_out, pairs, seed)]
     session_of = {str(c.space): {str(t.turn_id): t.session_id for t in c.turns} for c in corpus.conversations}
     sessions: dict[str, dict[str, float]] = {}
     for name, same in repetitions.items():
@@ -104,6 +92,28 @@ def write_results(
     texts = {question.question_id: question.text for question in corpus.questions}
     write_report(folder, results, strategies=strategies, questions=browser_data(questions, runs, texts, corpus.texts))
     return results
+
+
+def _notes_on_comparisons(
+    questions: Sequence[QuestionOutcome],
+    repetitions: Mapping[str, Sequence[StrategyRun]],
+    left_out: Sequence[str],
+    pairs: Sequence[tuple[str, str]] | None,
+    seed: int,
+) -> Iterator[str]:
+    """How sound the test of the first pair is, and how many questions no comparison uses."""
+    compared = [question for question in questions if question.question_id not in left_out]
+    if pairs and compared:
+        proposed, baseline = pairs[0]
+        for run in repetitions[proposed]:
+            of_seed = "" if run.seed is None else f" (seed {run.seed})"
+            yield a_a_note(compared, run, repetitions[baseline][0], seed=seed) + of_seed
+    if left_out:
+        yield (
+            f"{counted(len(left_out), 'question')} {is_or_are(len(left_out))} in the means but left out of all "
+            "comparisons, since their wording or some of their evidence occurs word for word in the training data; "
+            "left_out in results.json lists them"
+        )
 
 
 def learnt_questions(corpus: Corpus, folds: Sequence[Fold], learnt: SeenTexts) -> list[str]:
