@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: demo test check format bench smoke faults servers servers-stop test-servers gpu clean
+.PHONY: demo test check docs format bench smoke faults servers servers-stop test-servers gpu clean
 
 demo: $(READY)
 	$(BIN)/locigraph demo --config configs/demo.yaml
@@ -16,8 +16,13 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(MAKE) docs
 	$(MAKE) test
 	$(BIN)/python -m pytest -m "long or llm"
+
+# The documents as a site, runs/site/index.html; a link that leads nowhere is an error.
+docs: $(READY)
+	$(BIN)/python -m sphinx -q -n -W --keep-going docs runs/site
 
 # A PostgreSQL and a Milvus server on this machine; prints the options that make commands use them.
 servers: $(READY)

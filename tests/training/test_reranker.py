@@ -231,9 +231,11 @@ def test_a_reranker_is_not_tested_on_what_it_was_trained_on(base: str, tmp_path:
 def test_what_cannot_be_trained_is_said(base: str, tmp_path: Path) -> None:
     with pytest.raises(TrainingDataError, match="a reranker learns from these"):
         trained(base, tmp_path, questions=())
-    for option in ("compile", "recompute"):
-        run = TrainingRun(tmp_path, dataclasses.replace(CPU, **{option: True}), 0, {})
+    refused = {"compile": dataclasses.replace(CPU, compile=True), "recompute": dataclasses.replace(CPU, recompute=True)}
+    for option, trainer in refused.items():
         with pytest.raises(TrainingError, match=rf"trainer\.{option}"):
-            train_reranker([DATA], CONFIG, run, model=base, encoder=ENCODER, adapter=None)
+            train_reranker(
+                [DATA], CONFIG, TrainingRun(tmp_path, trainer, 0, {}), model=base, encoder=ENCODER, adapter=None
+            )
     with pytest.raises(TrainingError, match=r"reranker\.dropout"):
         RerankerConfig(dropout=1.0)
