@@ -1,13 +1,17 @@
-"""How many transactions of the store a question and an addition take: each costs time, and waits for writers."""
+"""How long the ways of a question and of an addition are: transactions of the store, functions and files."""
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 from sqlalchemy import Engine, event
 
+from tests.packages import PACKAGES, ROOT
 from tests.scripts.test_memory import SALE, opened
 
 
@@ -23,6 +27,44 @@ def _counted() -> Iterator[Callable[[], int]]:
         yield lambda: len(begun)
     finally:
         event.remove(Engine, "begin", count)
+
+
+@contextmanager
+def _called() -> Iterator[set[tuple[str, str]]]:
+    """Files and names of the functions of this project that are called meanwhile."""
+    found: set[tuple[str, str]] = set()
+    folders = tuple(str(folder) for folder in PACKAGES.values()) + tuple(
+        str(ROOT / "locigraph" / name) for name in PACKAGES
+    )
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(folders) and not code.co_name.startswith("<"):
+            found.add((Path(code.co_filename).resolve().name, code.co_qualname))
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        yield found
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+def test_a_question_and_an_addition_go_through_few_functions_and_files(place: Path) -> None:
+    with opened(place) as memory:
+        memory.add_many([SALE | {"text": f"I sold boat {n}.", "turn_id": f"t{n}"} for n in range(9)])
+        for _ in range(2):
+            memory.recall("Who sold a boat?", space="ana")
+        with _called() as of_question:
+            memory.recall("Who sold a boat?", space="ana")
+        memory.add(**SALE | {"text": "I sold the lake house."})
+        with _called() as of_addition:
+            memory.add(**SALE | {"text": "I sold the garage."})
+    assert 50 < len(of_question) <= 120
+    assert len({file for file, _ in of_question}) <= 45
+    assert 100 < len(of_addition) <= 245
+    assert len({file for file, _ in of_addition}) <= 65
 
 
 def test_a_question_to_a_space_that_has_not_changed_reads_the_store_once(place: Path) -> None:
