@@ -17,20 +17,18 @@ from typing import Any, Self
 
 import torch
 import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from locigraph.gnn.losses import multi_positive_loss
 from locigraph.kg.embedded_text import windows
 from locigraph.kg.schema import EPISODE, answer_types
-from locigraph.retrieval.errors import TextEncoderError
 from locigraph.retrieval.text.text_adapter import TextAdapter, add_adapter, read_adapter, save_adapter
 from locigraph.retrieval.text.text_encoder import load_model
 from locigraph.training.config import AdapterConfig
 from locigraph.training.errors import TrainingDataError, TrainingError
 from locigraph.training.identity import ADAPTER_ALGORITHM, RunIdentity, TrainingRun
-from locigraph.training.lightning_run import is_first_process, run_lightning
-from locigraph.training.low_rank import LowRankTraining
+from locigraph.training.low_rank import LowRankTraining, finished_or_trained, without_own_dropout
 from locigraph.training.ranking_scores import inner_products
 from locigraph.training.snapshots import (
     TrainingGraph,
@@ -209,38 +207,27 @@ def train_adapter(data: Sequence[TrainingSet], config: AdapterConfig, run: Train
         questions=questions_fingerprint(graphs),
     )
     target = run.folder / "adapter"
-    try:
-        done = read_adapter(target, base=model)
-        if done.details.get("identity") == identity.as_json():
-            return done
-    except TextEncoderError:
-        pass  # missing, damaged, or of another text encoder: trained again below
-    torch.manual_seed(run.seed)
-    encoder = load_model(model, device="cpu")  # Lightning moves it
-    for layer in encoder.modules():
-        if isinstance(layer, nn.Dropout):
-            layer.p = 0.0  # the encoder's own; to draw random numbers takes longer than the matrix products
-    add_adapter(encoder, rank=config.rank, dropout=config.dropout)
-    encoder.train()  # it is loaded in evaluation mode
     steps = [part for example, is_training in examples if is_training for part in example.parts(config.questions)]
-    result = run_lightning(
-        TextAdaptation(encoder, config, examples=len(steps), seed=run.seed, recompute=run.trainer.recompute),
-        steps,
-        [example for example, is_training in examples if not is_training],
+
+    def module() -> TextAdaptation:
+        encoder = load_model(model, device="cpu")  # Lightning moves it
+        without_own_dropout(encoder)
+        add_adapter(encoder, rank=config.rank, dropout=config.dropout)
+        encoder.train()  # it is loaded in evaluation mode
+        return TextAdaptation(encoder, config, examples=len(steps), seed=run.seed, recompute=run.trainer.recompute)
+
+    return finished_or_trained(
+        module,
+        (steps, [example for example, is_training in examples if not is_training]),
         config,
         run,
         identity,
         stage="adapt",
-        epochs=config.epochs,
-        seed=run.seed,
+        read=lambda: read_adapter(target, base=model),
+        save=lambda trained, details: save_adapter(
+            trained.encoder, target, base=model, details=details, seen=seen_texts_of(graphs)
+        ),
     )
-    if is_first_process():
-        recorded = {**run.details, "identity": identity.as_json(), "validation": result}
-        save_adapter(encoder, target, base=model, details=recorded, seen=seen_texts_of(graphs))
-        identity.resume_point(run.folder, "adapt").unlink(missing_ok=True)
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        torch.distributed.barrier()  # the other processes read what the first one has written
-    return read_adapter(target, base=model)
 
 
 def _fingerprint(examples: Sequence[TextExample]) -> str:

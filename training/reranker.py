@@ -21,11 +21,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.language.terms import terms
-from locigraph.retrieval.errors import TextEncoderError
 from locigraph.retrieval.index.bm25 import bm25_index
 from locigraph.retrieval.rerank import combined
 from locigraph.retrieval.text.pair_scorer import PairScorer, TrainedReranker, read_reranker, save_reranker, window_for
@@ -33,8 +32,7 @@ from locigraph.retrieval.text.text_adapter import TextAdapter
 from locigraph.training.config import RerankerConfig
 from locigraph.training.errors import TrainingDataError, TrainingError
 from locigraph.training.identity import RERANKER_ALGORITHM, RunIdentity, TrainingRun
-from locigraph.training.lightning_run import is_first_process, run_lightning
-from locigraph.training.low_rank import LowRankTraining
+from locigraph.training.low_rank import LowRankTraining, finished_or_trained, without_own_dropout
 from locigraph.training.ranking_scores import answers
 from locigraph.training.snapshots import (
     TrainingGraph,
@@ -218,48 +216,29 @@ def train_reranker(
         questions=questions_fingerprint(graphs),
     )
     target = run.folder / "reranker"
-    try:
-        done = read_reranker(target)
-        if done.details.get("identity") == identity.as_json():
-            return done
-    except TextEncoderError:
-        pass  # missing, damaged, or of another kind: trained again below
-    torch.manual_seed(run.seed)
-    scorer = _new_scorer(model, config, adapter)
     steps = [part for example, is_training in made if is_training for part in example.parts(config.questions)]
-    result = run_lightning(
-        RerankerTraining(scorer, config, examples=len(steps), seed=run.seed),
-        steps,
-        [example for example, is_training in made if not is_training and example.asked],
+
+    def module() -> RerankerTraining:
+        scorer = PairScorer(
+            model, rank=config.rank, max_tokens=config.max_tokens, adapter=adapter, dropout=config.dropout
+        )
+        without_own_dropout(scorer)
+        scorer.train()
+        return RerankerTraining(scorer, config, examples=len(steps), seed=run.seed)
+
+    settings = {"rank": config.rank, "max_tokens": config.max_tokens, "weight": config.weight, "depth": config.shown}
+    return finished_or_trained(
+        module,
+        (steps, [example for example, is_training in made if not is_training and example.asked]),
         config,
         run,
         identity,
         stage="reranker",
-        epochs=config.epochs,
-        seed=run.seed,
+        read=lambda: read_reranker(target),
+        save=lambda trained, details: save_reranker(
+            trained.scorer, target, base=model, settings=settings, details=details, seen=seen_texts_of(graphs)
+        ),
     )
-    if is_first_process():
-        recorded = {**run.details, "identity": identity.as_json(), "validation": result}
-        settings = {
-            "rank": config.rank,
-            "max_tokens": config.max_tokens,
-            "weight": config.weight,
-            "depth": config.shown,
-        }
-        save_reranker(scorer, target, base=model, settings=settings, details=recorded, seen=seen_texts_of(graphs))
-        identity.resume_point(run.folder, "reranker").unlink(missing_ok=True)
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        torch.distributed.barrier()  # the other processes read what the first one has written
-    return read_reranker(target)
-
-
-def _new_scorer(model: str, config: RerankerConfig, adapter: TextAdapter | None) -> PairScorer:
-    scorer = PairScorer(model, rank=config.rank, max_tokens=config.max_tokens, adapter=adapter, dropout=config.dropout)
-    for name, layer in scorer.named_modules():
-        if isinstance(layer, nn.Dropout) and "lora_dropout" not in name:
-            layer.p = 0.0  # the encoder's own; to draw random numbers takes longer than the matrix products
-    scorer.train()
-    return scorer
 
 
 def _fingerprint(examples: Iterable[RerankExample]) -> str:

@@ -142,7 +142,7 @@ def test_only_the_dropout_of_the_updates_is_switched_on(
         seen.update({name: layer.p for name, layer in layers if isinstance(layer, torch.nn.Dropout)})
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("locigraph.training.reranker.run_lightning", stop)
+    monkeypatch.setattr("locigraph.training.low_rank.run_lightning", stop)
     with pytest.raises(KeyboardInterrupt):
         trained(base, tmp_path, dataclasses.replace(CONFIG, dropout=0.1))
     assert {p for name, p in seen.items() if "lora_dropout" in name} == {0.1}
