@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from locigraph.kg.snapshot import Snapshot
@@ -41,6 +42,21 @@ SPACES = {space.space: (space, questions) for space, questions in map(planted_sp
 def die() -> None:
     """As a power cut would."""
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def cut_after_two_epochs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Let the power fail after two epochs of the next training; returns the epochs that were completed, as they are."""
+    epochs: list[int] = []
+
+    class Cut(SealedCheckpoint):
+        def save_checkpoint(self, checkpoint: dict[str, Any], *arguments: Any, **options: Any) -> None:
+            super().save_checkpoint(checkpoint, *arguments, **options)
+            epochs.append(checkpoint["epoch"])
+            if epochs == [0, 1]:
+                raise RuntimeError("power cut")
+
+    monkeypatch.setattr(lightning_run, "SealedCheckpoint", Cut)
+    return epochs
 
 
 def train(folder: Path, kill_after: int) -> str:

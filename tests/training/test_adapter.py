@@ -15,16 +15,16 @@ from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question, SpaceId, TurnId
 from locigraph.kg.views import Views
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder, load_model
-from locigraph.training import adapter, lightning_run
+from locigraph.training import adapter
 from locigraph.training.adapter import TextAdaptation, TextExample, text_example, train_adapter
 from locigraph.training.config import AdapterConfig
 from locigraph.training.errors import TrainingDataError, TrainingError
 from locigraph.training.identity import ADAPTER_ALGORITHM, TrainingRun
-from locigraph.training.lightning_run import SealedCheckpoint
 from locigraph.training.snapshots import TrainingGraph, TrainingSet
 from tests.fakes import SPACE, make_turns
 from tests.fakes_graph import CPU, Extra, make_snapshot, planted_space
 from tests.fakes_models import tiny_text_encoder
+from tests.training.interrupted import cut_after_two_epochs
 
 SPACES = {space.space: (space, questions) for space, questions in map(planted_space, range(1, 4))}
 DATA = TrainingSet(
@@ -135,17 +135,7 @@ def test_an_interrupted_training_ends_as_a_whole_one(
     base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = trained(base, tmp_path / "whole")
-
-    epochs: list[int] = []
-
-    class Cut(SealedCheckpoint):
-        def save_checkpoint(self, checkpoint: dict[str, Any], *arguments: Any, **options: Any) -> None:
-            super().save_checkpoint(checkpoint, *arguments, **options)
-            epochs.append(checkpoint["epoch"])
-            if epochs == [0, 1]:
-                raise RuntimeError("power cut")
-
-    monkeypatch.setattr(lightning_run, "SealedCheckpoint", Cut)
+    epochs = cut_after_two_epochs(monkeypatch)
     with pytest.raises(RuntimeError, match="power cut"):
         trained(base, tmp_path / "cut")
     assert list((tmp_path / "cut").glob("*.ckpt"))

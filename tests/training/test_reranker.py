@@ -17,18 +17,17 @@ from locigraph.retrieval.rerank import LearntReranker
 from locigraph.retrieval.text.pair_scorer import PairScorer, is_reranker, read_reranker, window_for
 from locigraph.retrieval.text.text_adapter import add_adapter, apply_adapter, save_adapter
 from locigraph.retrieval.text.text_encoder import load_model
-from locigraph.training import lightning_run
 from locigraph.training.config import AdapterConfig, RerankerConfig
 from locigraph.training.errors import TrainingDataError, TrainingError
 from locigraph.training.folds import refuse_trained_on
 from locigraph.training.identity import TrainingRun
-from locigraph.training.lightning_run import SealedCheckpoint
 from locigraph.training.reranker import rerank_example, train_reranker
 from locigraph.training.snapshots import TrainingGraph, TrainingSet
 from tests.fakes import FakeEncoder, make_turns
 from tests.fakes_graph import CPU, TEXT_DIM, hit, make_snapshot
 from tests.fakes_models import tiny_cross_encoder, tiny_text_encoder
 from tests.retrieval.test_rerank import OneRanking
+from tests.training.interrupted import cut_after_two_epochs
 
 ENCODER = FakeEncoder(TEXT_DIM)
 ANIMALS = ("cat", "dog", "hen", "owl", "fox", "bee")
@@ -170,16 +169,7 @@ def test_an_interrupted_training_ends_as_a_whole_one(
 ) -> None:
     short = dataclasses.replace(CONFIG, epochs=3)
     whole = trained(base, tmp_path / "whole", short)
-    epochs: list[int] = []
-
-    class Cut(SealedCheckpoint):
-        def save_checkpoint(self, checkpoint: dict[str, Any], *arguments: Any, **options: Any) -> None:
-            super().save_checkpoint(checkpoint, *arguments, **options)
-            epochs.append(checkpoint["epoch"])
-            if epochs == [0, 1]:
-                raise RuntimeError("power cut")
-
-    monkeypatch.setattr(lightning_run, "SealedCheckpoint", Cut)
+    epochs = cut_after_two_epochs(monkeypatch)
     with pytest.raises(RuntimeError, match="power cut"):
         trained(base, tmp_path / "cut", short)
     taken_up = trained(base, tmp_path / "cut", short)
