@@ -22,7 +22,7 @@ check: $(READY)
 
 # The documents as a site, runs/site/index.html; a link that leads nowhere is an error.
 docs: $(READY)
-	$(BIN)/python -m sphinx -q -n -W --keep-going docs runs/site
+	$(BIN)/python -m sphinx -q -E -a -n -W --keep-going docs runs/site
 
 # A PostgreSQL and a Milvus server on this machine; prints the options that make commands use them.
 servers: $(READY)

@@ -4,9 +4,10 @@ The names in ``__all__`` are the public API: ``Memory``, ``AsyncMemory`` (the sa
 either is opened, the result types of a recall, and the errors. Everything else may change between versions
 (docs/api.md).
 
-``memory``, ``serving`` and ``assembly`` lie here; the other packages are symbolic links to the top-level folders of the
-repository, so that everything is installed as ``locigraph.*``: top-level packages named ``kg`` or ``scripts`` could
-collide with the user's own. Where a checkout has no symbolic links, the top-level folders themselves are searched.
+``memory``, ``serving``, ``assembly`` and ``research`` lie here; the other packages are symbolic links to the top-level
+folders of the repository, so that everything is installed as ``locigraph.*``: top-level packages named ``kg`` or
+``scripts`` could collide with the user's own. Where a checkout has no symbolic links, the top-level folders themselves
+are searched.
 """
 
 from __future__ import annotations

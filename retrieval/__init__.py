@@ -1,1 +1,1 @@
-"""Retrieval: strategies, text encoder, indexes and evaluation. It does not import the ``gnn`` package."""
+"""Retrieval: strategies, text encoder, indexes and metrics. It does not import the ``gnn`` package."""

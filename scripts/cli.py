@@ -20,7 +20,7 @@ from typing import Any, NoReturn, get_args, get_type_hints
 from jsonargparse import ActionConfigFile, ArgumentParser  # type: ignore[attr-defined]  # exported at run time
 
 from locigraph.kg.errors import LocigraphError, abridged, require_extra
-from locigraph.scripts.command_table import COMMANDS, RESEARCH_EXTRA, ROOMS
+from locigraph.scripts.command_table import COMMANDS, ROOMS
 from locigraph.scripts.console import mistakes
 
 # Seeds are below this, so that they fit into numpy's 32 bits after they were multiplied and incremented.
@@ -143,8 +143,7 @@ def _run(command: str, words: list[str]) -> None:
         fail(f"seed is {values['seed']}; expected 0 to {_SEEDS - 1}")
     _quiet()
     try:
-        if COMMANDS[command].room == "research":
-            require_extra("research", RESEARCH_EXTRA, f"locigraph {command}")
+        require_extra("research", COMMANDS[command].needs, f"locigraph {command}")
         function(**values)
     except LocigraphError as error:
         fail(str(error), code=error.exit_code)
@@ -294,13 +293,14 @@ def _tables(words: Sequence[str]) -> dict[str, str]:
     marks = {
         "<strategies>": described(CONTENDERS.values()),
         "<baselines>": ", ".join(row.name for row in CONTENDERS.values() if row.is_baseline),
-        "<recalled>": ", ".join(recalled()),
         "<extractors>": described(EXTRACTORS.values()),
         "<extractors of added turns>": described(row for row in EXTRACTORS.values() if not row.is_replay),
         "<queries>": described(QUERY_GENERATORS.values()),
         "<formats>": ", ".join(FORMATS),
         "<node types>": ", ".join(NODE_TYPES),
     }
+    if "recall" in words:
+        marks["<recalled>"] = ", ".join(recalled())
     if "ablate" in words:
         from locigraph.research.experiments.ablation import variants_of
         from locigraph.training.config import Settings

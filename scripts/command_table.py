@@ -18,6 +18,7 @@ class Command:
         room: The package of its function: ``memory`` for those who keep one, ``training``, or ``research``.
         description: One line for ``locigraph --help``.
         positional: The argument that is given without an option's name, and its help.
+        needs: Packages of the extra ``research``, as they are imported, that it needs.
         module: The name of its function and of the module that defines it, where Python or another module has its own.
     """
 
@@ -26,6 +27,7 @@ class Command:
     description: str
     positional: tuple[str, str] | None = None
     module: str | None = None
+    needs: tuple[str, ...] = ()
 
     def function(self) -> Callable[..., None]:
         """Import the function, whose signature defines the command's options."""
@@ -34,10 +36,9 @@ class Command:
         return found
 
 
-#: Packages of the extra ``research``, as they are imported, which the commands of that room need.
-RESEARCH_EXTRA = ("matplotlib", "optuna")
 #: Heading of each room in ``locigraph --help``.
 ROOMS = {"memory": "keep and ask a memory", "training": "train", "research": "measure and compare"}
+_RESEARCH = ("matplotlib", "optuna")
 _QUESTION = ("question", "What to look for.")
 COMMANDS = Table(
     "command",
@@ -81,17 +82,35 @@ COMMANDS = Table(
         ),
         Command("refresh", "training", "write graph embeddings of all turns into the index"),
         Command("drift", "training", "report how far the graph embeddings in use differ from the present graph"),
-        Command("demo", "research", "run the whole pipeline on the bundled sample: graph, v1, trained v2, report"),
-        Command("evaluate", "research", "compare strategies on held-out conversations, with statistics and a report"),
+        Command(
+            "demo",
+            "research",
+            "run the whole pipeline on the bundled sample: graph, v1, trained v2, report",
+            needs=_RESEARCH,
+        ),
+        Command(
+            "evaluate",
+            "research",
+            "compare strategies on held-out conversations, with statistics and a report",
+            needs=_RESEARCH,
+        ),
         Command(
             "compare",
             "research",
             "recompute the statistics of a recorded result, and export its rankings for other tools",
         ),
         Command(
-            "ablate", "research", "measure what each part of the model contributes: train again with one part changed"
+            "ablate",
+            "research",
+            "measure what each part of the model contributes: train again with one part changed",
+            needs=_RESEARCH,
         ),
-        Command("search", "research", "choose hyper-parameters on validation conversations, inside each fold"),
+        Command(
+            "search",
+            "research",
+            "choose hyper-parameters on validation conversations, inside each fold",
+            needs=_RESEARCH,
+        ),
         Command("transfer", "research", "train on some corpora and test on others"),
         Command(
             "answer",

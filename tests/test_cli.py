@@ -10,6 +10,7 @@ import subprocess
 import sys
 import warnings
 from contextlib import closing
+from dataclasses import replace
 from importlib import metadata
 from inspect import signature
 from itertools import pairwise
@@ -214,7 +215,7 @@ def test_bad_input_is_one_clear_line_and_exit_code_2_and_changes_nothing(
 def test_commands_that_compare_say_which_packages_they_lack(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "RESEARCH_EXTRA", ("yaml", "no_such_package"))
+    monkeypatch.setitem(COMMANDS._rows, "evaluate", replace(COMMANDS["evaluate"], needs=("yaml", "no_such_package")))
     code, _, error = run(capsys, "evaluate", "--corpus.path", "sample")
     assert_one_line_and_code_2(
         code, error, "locigraph evaluate needs the extra 'research' (no_such_package not installed)"

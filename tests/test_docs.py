@@ -24,7 +24,7 @@ def test_commands_and_files_named_in_a_document_exist(document: Path) -> None:
     for command in re.findall(r"^\s*locigraph (\w+)", text, flags=re.MULTILINE):
         assert command in COMMANDS
     for path in re.findall(
-        r"(?<![\w/])(?:configs|docs|tests|kg|gnn|retrieval|training|scripts|consolidation|benchmarks)/[\w/.-]+\.\w+",
+        r"(?<![\w/])(?:configs|docs|tests|locigraph|kg|gnn|retrieval|training|scripts|consolidation|benchmarks)/[\w/.-]+\.\w+",
         text,
     ):
         assert (ROOT / path).exists(), f"{document.name} names {path}"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from tests.packages import PACKAGES
+from locigraph.scripts.command_table import COMMANDS
+from tests.packages import PACKAGES, ROOT
 
 #: The packages of this project that each package may import, besides itself.
 ALLOWED = {
@@ -70,6 +72,15 @@ def test_packages_do_without_what_belongs_to_others(package: str) -> None:
         wrong = imported(path) & FORBIDDEN[package]
         # The text encoder loads torch only when it is first used.
         assert not wrong, f"{path} imports {sorted(wrong)}"
+
+
+def test_only_comparisons_use_the_packages_of_their_extra_and_their_commands_say_so() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extra = {each.partition(">")[0] for each in project["optional-dependencies"]["research"]}
+    assert {name for command in COMMANDS.values() for name in command.needs} == extra
+    for package in PACKAGES.keys() - {"research"}:
+        for path in PACKAGES[package].rglob("*.py"):
+            assert not imported(path) & extra, path
 
 
 def test_no_two_files_of_the_packages_have_the_same_name() -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 import textwrap
@@ -116,6 +117,8 @@ def typescript(schema: Schema) -> str:
         return str(schema["$ref"]).rpartition("/")[2]
     if "anyOf" in schema:
         return " | ".join(dict.fromkeys(map(typescript, schema["anyOf"])))
+    if "const" in schema:
+        return json.dumps(schema["const"])
     if schema.get("type") == "array":
         inner = typescript(schema["items"])
         return f"({inner})[]" if "|" in inner else f"{inner}[]"

@@ -164,7 +164,8 @@ class TextAdaptation(LowRankTraining):
         return F.normalize(sums, dim=1)
 
     def _encode(self, features: dict[str, Tensor]) -> Tensor:
-        embeddings: Tensor = self.encoder(features)["sentence_embedding"]
+        # Of a copy, into which the encoder writes its results: kept with the batch, they would outlive it.
+        embeddings: Tensor = self.encoder(dict(features))["sentence_embedding"]
         return embeddings.float()
 
     def configure_optimizers(self) -> Any:

@@ -1,4 +1,4 @@
-"""Prepares trainings: conversations to learn from, question writers, folds."""
+"""Prepares trainings: conversations to learn from, question writers."""
 
 from __future__ import annotations
 

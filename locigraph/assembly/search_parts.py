@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import datetime
@@ -168,13 +169,13 @@ def texts_of(store: Store, *, is_joint: bool = False) -> NodeTexts:
     return read_joint if is_joint else read
 
 
-def reranked(model: str | None) -> Callable[[Retriever], Retriever]:
+def reranked(model: str | os.PathLike[str] | None) -> Callable[[Retriever], Retriever]:
     """A function that adds the named reranker to a retriever; it adds nothing if the name is None."""
     if model is None:
         return lambda retriever: retriever
     from locigraph.retrieval.rerank import RerankedRetriever
 
-    reranker = _reranker(model)
+    reranker = _reranker(os.fspath(model))
     return lambda retriever: RerankedRetriever(retriever, reranker)
 
 

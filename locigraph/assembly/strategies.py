@@ -10,7 +10,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from locigraph.assembly.search_parts import SearchParts
-from locigraph.kg.errors import LocigraphError, abridged
+from locigraph.kg.errors import LocigraphError, abridged, shortened
 from locigraph.kg.registry import Table
 
 if TYPE_CHECKING:
@@ -143,7 +143,8 @@ def _of_other_packages() -> tuple[Strategy, ...]:
     for entry in entry_points(group=_ADDED):
         try:
             rows += entry.load()
-        except (ImportError, AttributeError, TypeError) as error:
+            Table("strategy", [*STRATEGIES.values(), *rows])  # whose names must differ
+        except Exception as error:  # what a package may raise while it is imported is not known
             raise LocigraphError(
                 f"the strategies of {entry.value!r} cannot be loaded ({abridged(error)}); repair or uninstall the "
                 "package that has this entry point"
@@ -163,7 +164,15 @@ def strategy_named(name: str) -> Strategy:
         UnknownNameError: If there is no such strategy.
         LocigraphError: If it can only be evaluated, or a package that adds strategies cannot be loaded.
     """
-    row = STRATEGIES.get(name) or Table("strategy", _of_other_packages()).get(name) or recalled()[name]
+    row: Strategy | None = STRATEGIES.get(name)
+    if row is None:
+        added = Table("strategy", _of_other_packages())
+        if not added:
+            raise LocigraphError(
+                f"strategy {shortened(name)} is not known; known: {', '.join(STRATEGIES)}; others are found if the "
+                "package is installed (pip install -e . in a checkout)"
+            )
+        row = added[name] if name in added else recalled()[name]
     if row.make is None:
         ending = (
             "in recall, use v2 with --checkpoint"

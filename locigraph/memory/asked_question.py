@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from locigraph.assembly import options
@@ -38,7 +39,7 @@ class AskedQuestion:
     budget_kinds: Mapping[str, int] | None = None
     as_of: str | datetime | None = None
     strategy: str | None = None
-    reranker: str | None = None
+    reranker: str | PathLike[str] | None = None
     speaker: str | Sequence[str] | None = None
     fold: float | None = DEFAULT_FOLD
     include_superseded: bool = False
@@ -49,7 +50,7 @@ class AskedQuestion:
     def __post_init__(self) -> None:
         options.check_question(self.question)
         self._check_strategy()
-        if not isinstance(self.reranker, str | None):
+        if not isinstance(self.reranker, str | PathLike | None):
             raise LocigraphError(f"reranker is {shortened(self.reranker)}; expected a name, or None")
         options.check_positive("top_k", self.top_k)
         if self.top_k > MAX_TOP_K:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import ChainMap, Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -592,7 +593,7 @@ class Memory:
         budget_kinds: Mapping[str, int] | None = None,
         as_of: str | datetime | None = None,
         strategy: str | None = None,
-        reranker: str | None = None,
+        reranker: str | os.PathLike[str] | None = None,
         speaker: str | Sequence[str] | None = None,
         fold: float | None = DEFAULT_FOLD,
         include_superseded: bool = False,

@@ -20,6 +20,8 @@ from locigraph.serving.keys import Caller
 from locigraph.serving.problems import UNKNOWN_FIELD
 from locigraph.training.explained import Explanation
 
+# Of half a second: ten of them are taken together, and a key has two a second by default.
+_SIZE_OF_RERANKING = 50
 _MAX_TOP_K = 1_000  # an answer of more would be longer than a request may be
 _MOST_TURNS = 5_000  # of one request
 
@@ -175,6 +177,11 @@ class Asked(_OfScope):
         description='Conditions on the metadata of turns, such as {"project": {"$ne": "boats"}}, and on $speaker, '
         "$session, $turn, $spoken_at and $type.",
     )
+
+    @property
+    def size(self) -> int:
+        """A reranker takes the time of many searches, so that one key could keep others out."""
+        return 1 if self.reranker is None else _SIZE_OF_RERANKING
 
 
 class ToExplain(_OfSpace):

@@ -121,7 +121,7 @@ class Service:
         return self._last
 
     async def perform(self, operation: Operation[Any], asked: Request, caller: Caller) -> BaseModel:
-        """Perform an operation, and return its answer; one of many turns counts as so many requests.
+        """Perform an operation, and return its answer; one that is more work counts as several requests.
 
         Raises:
             BusyError: If too many requests are waiting, or the service is stopped before there is an answer.
@@ -132,7 +132,7 @@ class Service:
         end = "failed"
         try:
             if not self.limit.charge(caller.name, asked.size - 1):
-                raise BusyError(f"key {caller.name!r} has added more turns than it has requests; try again later")
+                raise BusyError(f"key {caller.name!r} has asked for more work than it has requests; try again later")
             answer = await self._queue.answer(operation, asked, caller)
             end = "ok"
         except LocigraphError as error:

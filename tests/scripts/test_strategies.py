@@ -22,6 +22,7 @@ from locigraph.retrieval.protocols import DEFAULT_TOP_K, Result, Retriever, Snap
 from locigraph.retrieval.stopwatch import Stopwatch
 from locigraph.retrieval.strategies.weighted_sum import FusionRetriever
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
+from locigraph.scripts import cli
 from tests.fakes import SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import TEXT_DIM, make_snapshot, small_checkpoint
 
@@ -86,14 +87,36 @@ def test_an_installed_package_adds_strategies_to_recall(entries: list[Entry]) ->
     assert strategy_named("nothing").description == "finds nothing"
 
 
-def test_a_package_whose_strategies_cannot_be_loaded_is_named_where_they_are_needed(entries: list[Entry]) -> None:
-    def missing() -> Sequence[Strategy]:
-        raise ModuleNotFoundError("No module named 'other'")
+def missing() -> Sequence[Strategy]:
+    raise ModuleNotFoundError("No module named 'other'")
 
-    entries.append(Entry(missing))
+
+def broken() -> Sequence[Strategy]:
+    raise ZeroDivisionError("of its own")
+
+
+def taken() -> Sequence[Strategy]:
+    return [STRATEGIES["v1"]]
+
+
+@pytest.mark.parametrize(
+    ("load", "said"), [(missing, "'other'"), (broken, "of its own"), (taken, "two rows named 'v1'")]
+)
+def test_a_package_whose_strategies_cannot_be_used_is_named_where_they_are_needed(
+    entries: list[Entry], load: Callable[[], Sequence[Strategy]], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entries.append(Entry(load))
     assert strategy_named("v2") is STRATEGIES["v2"]
-    with pytest.raises(LocigraphError, match=r"the strategies of 'other.package:ROWS' cannot be loaded \(.*'other'"):
+    with pytest.raises(LocigraphError, match=rf"the strategies of 'other.package:ROWS' cannot be loaded \(.*{said}"):
         strategy_named("nothing")
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["spaces", "--help"])
+    assert "--store" in capsys.readouterr().out
+
+
+def test_without_any_package_that_adds_strategies_the_cure_is_said(entries: list[Entry]) -> None:
+    with pytest.raises(LocigraphError, match=r"'magma' is not known; known: v1, .*if the package is installed"):
+        strategy_named("magma")
 
 
 def test_an_unknown_strategy_is_an_error_that_lists_the_known_ones() -> None:

@@ -118,7 +118,7 @@ export interface Asked {
    * default for the shipped reranker, which orders the best hits better but takes about half a second of processor
    * time; null for none.
    */
-  reranker?: string | null;
+  reranker?: "default" | null;
   /** One or more speakers; only memories in their words are returned. */
   speaker?: string | string[] | null;
   /** Word similarity from which texts count as duplicates and form one hit; null folds nothing. @default 0.9 */

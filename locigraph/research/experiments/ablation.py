@@ -100,6 +100,7 @@ def compared_variants(
     from locigraph.training.folds import seen_by
 
     questions = folded.corpus.questions
+    left_out = learnt_questions(folded.corpus, folded.folds, seen_by(folded.encoder.adapter))
     with folded.trainings(trainer, seed=seed) as (views, trainings):
 
         def run_fold(name: str, settings: Settings, fold: Fold) -> StrategyRun:
@@ -110,7 +111,6 @@ def compared_variants(
 
         configs = {FULL: full} | {name: changed(full, changes) for name, changes in variants.items()}
         runs = [joined_runs([run_fold(*config, fold) for fold in folded.folds]) for config in configs.items()]
-    left_out = learnt_questions(folded.corpus, folded.folds, seen_by(folded.encoder.adapter))
     summary = summarise(
         outcomes(questions, {space: fold.index for fold in folded.folds for space in fold.test}),
         runs,

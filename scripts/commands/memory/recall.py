@@ -103,9 +103,11 @@ def recall(
     asked: dict[str, Any] = {
         "question": question, "space": space, "user": user, "agent": agent, "top_k": top_k,
         "budget_tokens": budget_tokens, "budget_kinds": budget_kinds, "as_of": as_of, "strategy": strategy,
-        "reranker": reranker, "speaker": speaker, "fold": fold, "include_superseded": include_superseded,
-        "filter": filter, "min_confidence": min_confidence,
+        "speaker": speaker, "fold": fold, "include_superseded": include_superseded, "filter": filter,
+        "min_confidence": min_confidence,
     }  # fmt: skip
+    if reranker is not None:
+        asked["reranker"] = reranker
     AskedQuestion(**asked)  # raises before anything is opened
     asked["space"] = opening.space_of(space, store)
     # A server has the parts of its own start; a question that names others cannot be asked there.

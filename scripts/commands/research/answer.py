@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from locigraph.assembly.settings import CorpusSettings, ModelSettings
 from locigraph.kg.name_list import Names, names_in
-
-if TYPE_CHECKING:
-    from locigraph.kg.corpora import Corpus
 
 
 def answer(
@@ -64,8 +60,13 @@ def answer(
     answerer = clients("answer")
     judging = answerer if judge is None else clients_of(judge, ledger=answerer.ledger, option="judge")("judge")
     folder = Path(results)
+    evaluated = _evaluated(folder)
     loaded = opening.read_corpus(corpus)
-    _require_evaluated(loaded, folder)
+    if loaded.sha256 != evaluated:
+        raise LocigraphError(
+            f"{folder} holds an evaluation of a corpus with SHA-256 {evaluated}, but {loaded.path} has "
+            f"{loaded.sha256}; name the same corpus"
+        )
     contexts = read_contexts(folder / "contexts.jsonl.gz", budget_tokens)
     if strategies is not None:
         named = names_in(strategies)
@@ -91,20 +92,15 @@ def answer(
     print(f"spent: {answerer.ledger.total}; numbers: {folder / 'answers.json'}; answers: {folder / 'answers.jsonl'}")
 
 
-def _require_evaluated(corpus: Corpus, folder: Path) -> None:
-    """Raise LocigraphError if the results in a folder are not those of a corpus."""
+def _evaluated(folder: Path) -> str:
+    """SHA-256 of the corpus of the results in a folder; raises LocigraphError if there are none."""
     import json
 
     from locigraph.kg.errors import LocigraphError
 
     try:
-        evaluated = json.loads((folder / "results.json").read_text())["corpus"]["sha256"]
+        return str(json.loads((folder / "results.json").read_text())["corpus"]["sha256"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LocigraphError(
             f"{folder}: not an output folder of locigraph evaluate ({error!r}); name one with --results"
         ) from error
-    if corpus.sha256 != evaluated:
-        raise LocigraphError(
-            f"{folder} holds an evaluation of a corpus with SHA-256 {evaluated}, but {corpus.path} has "
-            f"{corpus.sha256}; name the same corpus"
-        )

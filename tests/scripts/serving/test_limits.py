@@ -146,6 +146,19 @@ def test_turns_of_one_request_count_like_so_many_requests(place: Path) -> None:
         assert client.post("/v1/add", json=turn).status_code == 429
 
 
+def test_a_question_that_is_reranked_counts_like_fifty(place: Path) -> None:
+    asked = {"space": "bo", "question": "Who sold the boat?"}
+    with serving(place, keys=Keyring(KEYS), requests_per_minute=51) as client:
+        client.headers["Authorization"] = "Bearer key-of-bo-0123456789"
+        turn = {"space": "bo", "session": "s", "speaker": "Bo", "text": "I sold the boat."}
+        assert client.post("/v1/add", json=turn).status_code == 200
+        answer = client.post(
+            "/v1/recall", json=asked | {"reranker": "default", "min_confidence": 1.0, "strategy": "v1"}
+        )
+        assert answer.status_code == 400  # once it was let through and charged for
+        assert client.post("/v1/recall", json=asked).status_code == 429
+
+
 def test_no_error_shows_where_files_are(place: Path) -> None:
     with serving(place, is_loaded=True) as client:
         (place / "memory.sqlite").rename(place / "gone.sqlite")

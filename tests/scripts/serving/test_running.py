@@ -8,15 +8,18 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
 from locigraph.kg.errors import LocigraphError
+from locigraph.scripts.commands.memory.recall import recall
+from locigraph.serving import running
 from locigraph.serving.keys import Caller, Keyring
 from locigraph.serving.running import CHALLENGE, PROOF, RunningServer, announced, proof_of, running_server
 from tests.faults.residue import files_with
 from tests.scripts.serving.servers import process, serving
+from tests.scripts.test_memory import SALE, opened
 from tests.test_cli import assert_one_line_and_code_2, run
 
 
@@ -105,6 +108,25 @@ def test_a_proxy_of_the_environment_hears_nothing(listener: str, monkeypatch: py
     monkeypatch.setenv("http_proxy", listener)
     assert RunningServer("http://127.0.0.1:9", "key of the owner").ask("recall", {"question": "private?"}) is None
     assert Listener.heard == []
+
+
+@pytest.mark.parametrize(("reranker", "is_asked"), [(None, True), ("default", True), ("models/own", False)])
+def test_a_server_is_asked_to_rerank_with_the_shipped_reranker_alone(
+    reranker: str | None, is_asked: bool, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def answer(store: str, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        asked.append(request)
+        raise LocigraphError("asked")
+
+    with opened(place) as memory:
+        memory.add(**SALE)
+    monkeypatch.setattr(running, "answer_of_server", answer)
+    with pytest.raises(LocigraphError, match="asked" if is_asked else "'models/own' cannot be loaded"):
+        recall("Who?", space="ana", store=str(place / "memory.sqlite"), reranker=reranker)
+    assert [request.get("reranker") for request in asked] == [reranker] * is_asked
+    assert all(("reranker" in request) == (reranker is not None) for request in asked)
 
 
 def test_recall_explain_and_forget_ask_the_server_of_their_store(
