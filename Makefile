@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: demo test check docs format bench smoke faults servers servers-stop test-servers gpu clean
+.PHONY: demo test check docs format bench smoke faults servers servers-stop test-servers test-slow gpu clean
 
 demo: $(READY)
 	$(BIN)/locigraph demo --config configs/demo.yaml
@@ -35,6 +35,10 @@ servers-stop:
 # The tests of the store, the index and of several processes, on these servers.
 test-servers: servers
 	$(BIN)/python -m pytest -m servers; code=$$?; $(MAKE) servers-stop; exit $$code
+
+# The tests that take minutes each: the whole tutorial, killed trainings, several devices.
+test-slow: $(READY)
+	$(BIN)/python -m pytest -m slow
 
 # On a machine with a GPU, in an environment of its own that has a torch for it (PYTHON=...): tests, rates, a record.
 gpu:
