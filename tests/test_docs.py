@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from fnmatch import fnmatch
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,17 @@ def test_commands_and_files_named_in_a_document_exist(document: Path) -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"`make (\w+)`", text):
         assert f"\n{target}:" in makefile
+
+
+@pytest.mark.parametrize(
+    "document", [each for each in DOCUMENTS if each != api_page.PAGE], ids=lambda p: str(p.relative_to(ROOT))
+)
+def test_what_code_in_a_document_imports_from_this_project_exists(document: Path) -> None:
+    for block in re.findall(r"^```python\n(.*?)^```", document.read_text(), flags=re.MULTILINE | re.DOTALL):
+        for statement in ast.walk(ast.parse(block)):
+            if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("locigraph"):
+                for each in statement.names:
+                    assert hasattr(import_module(statement.module or ""), each.name), f"{document.name}: {each.name}"
 
 
 def _words(*documents: Path) -> int:
