@@ -119,7 +119,7 @@ def _on_others(name: str, version: str) -> list[str]:
 def _on_longmemeval(name: str, version: str) -> list[str]:
     if not _cells(name, version, "transfer-longmemeval"):
         return []
-    questions = unlearnt(f"transfer-longmemeval{'-mixing' * (name == 'mixing')}--longmemeval-150")
+    questions = unlearnt(f"transfer-longmemeval{'-mixing' * (name == 'mixing')}--longmemeval-52")
     graph = f"LongMemEval, {len(questions)} questions of it, graph by rules (docs/results/transfer-longmemeval.json)"
     rows = []
     for strategy in _STRATEGIES[name]:

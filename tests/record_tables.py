@@ -26,6 +26,7 @@ _UNSEEN = (
     ("LoCoMo, recorded", "transfer-published", "locomo-recorded"),
     ("LoCoMo, rules", "transfer-published", "locomo-rules"),
     ("MSC", "transfer-published", "msc"),
+    ("LongMemEval", "transfer-longmemeval", "longmemeval-52"),
     ("RealMem", "transfer-realmem", "realmem"),
     ("projects", "transfer-projects", "projects"),
 )
@@ -290,6 +291,10 @@ def overview() -> str:
         ("two people (LoCoMo, {:,} questions), graph from published extractions", _counted(cells["locomo-recorded"])),
         ("the same, graph by our rules", _counted(cells["locomo-rules"])),
         ("chats between people (MSC, {:,} facts as questions)", _counted(cells["msc"])),
+        (
+            "long histories with an assistant (LongMemEval, {:,})",
+            _counted(_cell("transfer-longmemeval", "longmemeval-52", "shipped")),
+        ),
         ("requests to an assistant (RealMem, {:,})", _counted(_cell("transfer-realmem", "realmem", "shipped"))),
         (
             "long talk, half of it with an assistant (`projects`, {:,})",
