@@ -117,10 +117,11 @@ def _on_others(name: str, version: str) -> list[str]:
 
 
 def _on_longmemeval(name: str, version: str) -> list[str]:
-    if not _cells(name, version, "transfer-longmemeval"):
+    file = f"transfer-longmemeval{'-mixing' * (name == 'mixing')}"
+    if not _cells(name, version, file):
         return []
-    questions = unlearnt(f"transfer-longmemeval{'-mixing' * (name == 'mixing')}--longmemeval-52")
-    graph = f"LongMemEval, {len(questions)} questions of it, graph by rules (docs/results/transfer-longmemeval.json)"
+    questions = unlearnt(f"{file}--longmemeval-52")
+    graph = f"LongMemEval, {len(questions)} questions of it, graph by rules (docs/results/{file}.json)"
     rows = []
     for strategy in _STRATEGIES[name]:
         if strategy in questions[0]["scores"]:
