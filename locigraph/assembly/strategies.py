@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from locigraph.assembly.search_parts import SearchParts
 from locigraph.kg.errors import LocigraphError, abridged, shortened
-from locigraph.kg.registry import Table
+from locigraph.kg.registry import Table, UnknownNameError
 
 if TYPE_CHECKING:
     from locigraph.retrieval.protocols import Retriever
@@ -137,24 +137,27 @@ STRATEGIES: Table[Strategy] = Table(
 
 
 @cache
-def _of_other_packages() -> tuple[Strategy, ...]:
+def _of_other_packages() -> Table[Strategy]:
     """Rows that installed packages add, among them the published memories of ``locigraph.research``."""
-    rows: list[Strategy] = []
+    added: Table[Strategy] = Table("strategy")
     for entry in entry_points(group=_ADDED):
         try:
-            rows += entry.load()
-            Table("strategy", [*STRATEGIES.values(), *rows])  # whose names must differ
+            for row in entry.load():
+                added.add(row)
+            Table("strategy", [*STRATEGIES.values(), *added.values()])  # whose names must differ
         except Exception as error:  # what a package may raise while it is imported is not known
             raise LocigraphError(
                 f"the strategies of {entry.value!r} cannot be loaded ({abridged(error)}); repair or uninstall the "
                 "package that has this entry point"
             ) from error
-    return tuple(rows)
+    return added
 
 
 def recalled() -> Table[Strategy]:
     """The strategies that ``locigraph recall`` offers: those above, and those that installed packages add."""
-    return Table("strategy", [row for row in (*STRATEGIES.values(), *_of_other_packages()) if row.make is not None])
+    return Table(
+        "strategy", [row for row in (*STRATEGIES.values(), *_of_other_packages().values()) if row.make is not None]
+    )
 
 
 def strategy_named(name: str) -> Strategy:
@@ -164,15 +167,17 @@ def strategy_named(name: str) -> Strategy:
         UnknownNameError: If there is no such strategy.
         LocigraphError: If it can only be evaluated, or a package that adds strategies cannot be loaded.
     """
-    row: Strategy | None = STRATEGIES.get(name)
-    if row is None:
-        added = Table("strategy", _of_other_packages())
-        if not added:
-            raise LocigraphError(
-                f"strategy {shortened(name)} is not known; known: {', '.join(STRATEGIES)}; others are found if the "
-                "package is installed (pip install -e . in a checkout)"
-            )
-        row = added[name] if name in added else recalled()[name]
+    if name in STRATEGIES:
+        return STRATEGIES[name]
+    added = _of_other_packages()
+    if not added:
+        raise LocigraphError(
+            f"strategy {shortened(name)} is not known; known: {', '.join(STRATEGIES)}; others are found if the "
+            "package is installed (pip install -e . in a checkout)"
+        )
+    if name not in added:
+        raise UnknownNameError("strategy", name, recalled())
+    row = added[name]
     if row.make is None:
         ending = (
             "in recall, use v2 with --checkpoint"
@@ -189,8 +194,7 @@ def require_adapter(row: Strategy, adapter: str | None) -> None:
         raise LocigraphError(f"strategy {row.name!r} needs an adapter; name one with --encoder.adapter")
 
 
-def made(parts: SearchParts, name: str) -> Retriever:
+def made(parts: SearchParts, row: Strategy) -> Retriever:
     """The retriever of a strategy that is built over an indexed graph."""
-    row = strategy_named(name)
-    assert row.make is not None, name
+    assert row.make is not None, row.name
     return row.make(parts, row)

@@ -288,7 +288,7 @@ class Parts:
                 if not self.is_readonly or row.searches_graph_embeddings:
                     raise
                 parts.index = None  # the store holds all that the index lacks
-                found = made(parts, row.name)
+                found = made(parts, row)
                 notes.append(f"searched without the index, which is only read here: {error}")
             yield row.name, found, notes
 
@@ -357,10 +357,10 @@ class Parts:
 
     def _made(self, parts: SearchParts, row: Strategy) -> Retriever:
         if row.searches_graph_embeddings or self.is_readonly:
-            return made(parts, row.name)
+            return made(parts, row)
         for _ in range(_TRIES):
             try:
-                return made(parts, row.name)
+                return made(parts, row)
             except IndexMismatchError:
                 self.drain()  # a turn was added meanwhile: additions that wait for models do not hold the lock
-        return made(parts, row.name)
+        return made(parts, row)

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from locigraph.assembly.search_parts import SearchParts
-from locigraph.assembly.strategies import STRATEGIES, Strategy, hybrid, with_adapted
+from locigraph.assembly.strategies import STRATEGIES, Strategy, hybrid, made, with_adapted
 from locigraph.kg.registry import Table
 from locigraph.retrieval.rank_fusion import ADAPTED_ANN_WEIGHT, USUAL_RRF_K
 
@@ -55,10 +55,10 @@ def _over_snapshots(module: str, name: str) -> Callable[[SearchParts, Strategy],
     """Builds a strategy that reads snapshots with embeddings; its class is imported when it is first built."""
 
     def make(parts: SearchParts, strategy: Strategy) -> Retriever:
-        made: Retriever = getattr(import_module(f"locigraph.{module}"), name)(
+        retriever: Retriever = getattr(import_module(f"locigraph.{module}"), name)(
             parts.snapshots(strategy), parts.encoder_of(strategy), name=strategy.name
         )
-        return made
+        return retriever
 
     return make
 
@@ -260,7 +260,7 @@ def made_of(parts: SearchParts, chosen: Sequence[str]) -> dict[str, Retriever]:
     """Retrievers, by name, of the chosen strategies that neither learn nor need a checkpoint."""
     rows = [CONTENDERS[name] for name in chosen]
     return {
-        row.name: row.make(parts, row)
+        row.name: made(parts, row)
         for row in rows
         if row.make is not None and not (row.is_trained or row.needs_checkpoint)
     }

@@ -217,12 +217,12 @@ def test_the_fusion_of_a_checkpoint_is_offered_by_recall_and_needs_the_checkpoin
     assert "fusion-zero" in recalled()
     with Store(tmp_path / "graph.sqlite") as store:
         with SearchParts(store, encoder, spaces=[], checkpoint=small_checkpoint) as parts:
-            retriever = made(parts, "fusion-zero")
+            retriever = made(parts, STRATEGIES["fusion-zero"])
             assert isinstance(retriever, FusionRetriever)
             assert retriever.name == "fusion-zero"
             assert made_of(parts, ["fusion-zero"]) == {}  # evaluations ask it with their own checkpoint
         with SearchParts(store, encoder, spaces=[]) as parts, pytest.raises(LocigraphError, match="with --checkpoint"):
-            made(parts, "fusion-zero")
+            made(parts, STRATEGIES["fusion-zero"])
 
 
 class OneSpace(SearchParts):

@@ -28,8 +28,7 @@ from locigraph.research.evaluation.asking import joined_runs
 from locigraph.research.evaluation.outcomes import StrategyRun
 from locigraph.research.evaluation.report import learnt_note, text_table
 from locigraph.research.evaluation.results import Results
-from locigraph.research.experiments import fold_task
-from locigraph.research.experiments.fold_task import Asker, FoldTask
+from locigraph.research.experiments.fold_task import Asker, FoldTask, fold_trainer, settings_of_folds
 from locigraph.research.experiments.result_files import write_results
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.multi_query import with_queries
@@ -175,7 +174,7 @@ class Evaluation:
         if any(row.is_trained for row in rows):
             planned = plan_folds(corpus.questions, folds=folds, validation=validation, seed=seeds[0])
         made_with = {"consolidation": consolidation, "corpus": corpus.sha256, "text_encoder": text_encoder.model_id}
-        of_folds = fold_task.settings_of_folds(settings, planned, searched if planned else None, **made_with)
+        of_folds = settings_of_folds(settings, planned, searched if planned else None, **made_with)
         folder = Path(output)
         folder.mkdir(parents=True, exist_ok=True)
         return cls(
@@ -213,7 +212,7 @@ class Evaluation:
             for used in plain_and_adapted(self.encoder):
                 used.encode([q.text for q in (*corpus.questions, *corpus.unanswerable)], progress="encode questions")
             views = graphs.views_of(graph, self.encoder)
-            trainer = fold_task.fold_trainer(
+            trainer = fold_trainer(
                 corpus,
                 views,
                 self.trainer,
