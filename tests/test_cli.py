@@ -957,9 +957,10 @@ def test_build_then_recall_is_v2_without_a_flag_and_goes_on_with_every_later_fil
     monkeypatch.setattr(CachedTextEncoder, "load", lambda encoder: None)
     monkeypatch.setattr(CachedTextEncoder, "_run", lambda encoder, texts: FakeEncoder(384).encode(texts))
     # A checkpoint for the shipped adapter's text encoder, since the shipped one may not have been retrained for it yet.
-    text_encoder = read_adapter(defaults.SHIPPED_ADAPTER, base=DEFAULT_MODEL).model_id
+    text_encoder = read_adapter(defaults.SHIPPED.adapter, base=DEFAULT_MODEL).model_id
     small_checkpoint(text_encoder=text_encoder, text_dim=384).save(tmp_path / "shipped")
-    monkeypatch.setattr(defaults, "SHIPPED_CHECKPOINT", tmp_path / "shipped")
+    pair = replace(defaults.SHIPPED, checkpoint=tmp_path / "shipped")
+    monkeypatch.setattr(defaults, "SHIPPED_PAIRS", {DEFAULT_MODEL: pair})
     whole = json.loads(beginnings(1)[0])
     space, (first, second) = whole["conversation_id"], whole["sessions"]
     half = {**second, "turns": second["turns"][:3]}

@@ -213,7 +213,7 @@ def train_adapter(data: Sequence[TrainingSet], config: AdapterConfig, run: Train
     def module() -> TextAdaptation:
         encoder = load_model(model, device="cpu")  # Lightning moves it
         without_own_dropout(encoder)
-        add_adapter(encoder, rank=config.rank, dropout=config.dropout)
+        add_adapter(encoder, rank=config.rank, dropout=config.dropout, last_blocks=config.last_blocks)
         encoder.train()  # it is loaded in evaluation mode
         return TextAdaptation(encoder, config, examples=len(steps), seed=run.seed, recompute=run.trainer.recompute)
 

@@ -101,6 +101,8 @@ class AdapterConfig:
 
     Attributes:
         rank: Rank of the low-rank updates to the weights.
+        last_blocks: Number of the encoder's transformer blocks, counted from the last, whose weights are updated; null
+            for all. The others then need no backward pass: with 4 of 12, a step takes less than half the time.
         epochs: Maximum number of epochs over the training questions.
         patience: Number of epochs without a better validation score after which the training stops early.
         questions: Maximum number of questions in a step, all about one space.
@@ -118,6 +120,7 @@ class AdapterConfig:
     """
 
     rank: int = 16
+    last_blocks: int | None = None
     epochs: int = 2
     patience: int = 2
     questions: int = 32

@@ -6,7 +6,8 @@ A store remembers those that it was used with; until then the shipped ones are u
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -27,10 +28,29 @@ if TYPE_CHECKING:
 _CHECKPOINTS = next(
     (folder for each in locigraph.__path__ if (folder := Path(each) / "checkpoints").is_dir()), Path("checkpoints")
 )
-#: Folders of the adapter, the checkpoint and the reranker that come with the package.
-SHIPPED_ADAPTER, SHIPPED_CHECKPOINT, SHIPPED_RERANKER = (
-    _CHECKPOINTS / name for name in ("text", "default", "reranker")
-)
+
+
+@dataclass(frozen=True)
+class ShippedPair:
+    """What comes with the package for one text encoder.
+
+    Attributes:
+        adapter: Folder of the adapter.
+        checkpoint: Folder of the graph network's checkpoint, which was trained on embeddings of that adapter.
+        dtype: Number format of the encoder in which they were made.
+    """
+
+    adapter: Path
+    checkpoint: Path
+    dtype: Literal["float32", "bfloat16"] = DEFAULT_DTYPE
+
+
+#: The pair of the default text encoder.
+SHIPPED = ShippedPair(_CHECKPOINTS / "text", _CHECKPOINTS / "default")
+#: Pairs of text encoders, by the encoder's name.
+SHIPPED_PAIRS: Mapping[str, ShippedPair] = {DEFAULT_MODEL: SHIPPED}
+#: Folder of the reranker that comes with the package.
+SHIPPED_RERANKER = _CHECKPOINTS / "reranker"
 _MANIFEST = "manifest.json"
 _SHIPPED = "shipped"  # recorded in place of a path, since a store may outlive this installation
 _ENCODER, _CHECKPOINT = "encoder", "checkpoint"
@@ -48,7 +68,6 @@ def encoder_settings(given: EncoderSettings, store: Store, checkpoint: str | Non
         LocigraphError: If the model is not the one that the store was built with: their vectors are not comparable.
         CheckpointError: If ``checkpoint`` names a folder without one.
     """
-    named = None if checkpoint in (None, DEFAULT) else checkpoint_folder(checkpoint, store)
     held = json.loads(store.setting(_ENCODER) or "{}")
     if given.model not in (None, held.get("model", given.model)):
         raise LocigraphError(
@@ -58,16 +77,23 @@ def encoder_settings(given: EncoderSettings, store: Store, checkpoint: str | Non
     model, dtype = model_and_dtype(
         replace(given, model=given.model or held.get("model"), dtype=given.dtype or held.get("dtype"))
     )
+    named = None if checkpoint in (None, DEFAULT) else checkpoint_folder(checkpoint, store, model)
     found = replace(given, model=model, dtype=dtype)
     if given.adapter != DEFAULT:
         return found
     if named is not None and not is_adapted(_text_encoder_of(named)):
         adapter = None
     elif "adapter" in held and held["model"] == found.model:
-        adapter = str(SHIPPED_ADAPTER) if held["adapter"] == _SHIPPED else held["adapter"]
+        adapter = shipped_adapter(model) if held["adapter"] == _SHIPPED else held["adapter"]
     else:
-        adapter = str(SHIPPED_ADAPTER) if found.model == DEFAULT_MODEL and SHIPPED_ADAPTER.is_dir() else None
+        adapter = shipped_adapter(model)
     return replace(found, adapter=adapter)
+
+
+def shipped_adapter(model: str) -> str | None:
+    """Folder of the adapter that comes with the package for a text encoder; None if there is none."""
+    pair = SHIPPED_PAIRS.get(model)
+    return str(pair.adapter) if pair is not None and pair.adapter.is_dir() else None
 
 
 def _text_encoder_of(checkpoint: Path) -> str:
@@ -80,7 +106,13 @@ def _text_encoder_of(checkpoint: Path) -> str:
 
 def model_and_dtype(given: EncoderSettings) -> tuple[str, Literal["float32", "bfloat16"]]:
     """Model and number format of a text encoder, with the defaults in place of None."""
-    return given.model or DEFAULT_MODEL, given.dtype or DEFAULT_DTYPE
+    model = given.model or DEFAULT_MODEL
+    return model, given.dtype or _pair(model).dtype
+
+
+def _pair(model: str) -> ShippedPair:
+    """The pair of a text encoder; the default one's where there is none, whose files then say that they do not fit."""
+    return SHIPPED_PAIRS.get(model, SHIPPED)
 
 
 def remember_encoder(store: Store, used: EncoderSettings, encoder: CachedTextEncoder) -> None:
@@ -91,8 +123,9 @@ def remember_encoder(store: Store, used: EncoderSettings, encoder: CachedTextEnc
     """
     if store.setting(_ENCODER) is None:
         encoder.without_adapter().load()
-    adapter = None if used.adapter is None else _lasting(used.adapter, SHIPPED_ADAPTER)
-    _remember(store, _ENCODER, json.dumps({"model": used.model, "dtype": used.dtype, "adapter": adapter}))
+    model, dtype = model_and_dtype(used)
+    adapter = None if used.adapter is None else _lasting(used.adapter, _pair(model).adapter)
+    _remember(store, _ENCODER, json.dumps({"model": model, "dtype": dtype, "adapter": adapter}))
 
 
 def remember_indexed(store: Store, used: EncoderSettings) -> None:
@@ -106,8 +139,13 @@ def remember_indexed(store: Store, used: EncoderSettings) -> None:
     _remember(store, _ENCODER, json.dumps(kept | {"model": model, "dtype": dtype}))
 
 
-def checkpoint_folder(given: str, store: Store) -> Path:
+def checkpoint_folder(given: str, store: Store, model: str) -> Path:
     """Folder of the checkpoint; ``default`` is the one that the store remembers, or else the shipped one.
+
+    Args:
+        given: A folder, ``default`` or ``shipped``.
+        store: The graph.
+        model: Name of the text encoder in use, by which the shipped one is chosen.
 
     Raises:
         CheckpointError: If another one is named and its folder holds none. This is checked before anything heavy is
@@ -119,12 +157,12 @@ def checkpoint_folder(given: str, store: Store) -> Path:
         raise CheckpointError(f"{given}: no checkpoint found there; run locigraph train, or name its folder")
     else:
         name = given
-    return SHIPPED_CHECKPOINT if name == _SHIPPED else Path(name)
+    return _pair(model).checkpoint if name == _SHIPPED else Path(name)
 
 
-def remember_checkpoint(store: Store, used: Path) -> None:
+def remember_checkpoint(store: Store, used: Path, model: str) -> None:
     """Record in a store the checkpoint whose embeddings are in use."""
-    _remember(store, _CHECKPOINT, _lasting(str(used), SHIPPED_CHECKPOINT))
+    _remember(store, _CHECKPOINT, _lasting(str(used), _pair(model).checkpoint))
 
 
 def opened_embeddings(
@@ -142,7 +180,9 @@ def opened_embeddings(
     from locigraph.training.live_embeddings import LiveEmbeddings
 
     try:
-        loaded = load_checkpoint(checkpoint_folder(checkpoint, store), text_encoder=encoder.model_id)
+        loaded = load_checkpoint(
+            checkpoint_folder(checkpoint, store, encoder.model_name), text_encoder=encoder.model_id
+        )
     except CheckpointError as error:
         if checkpoint != DEFAULT:
             raise

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from locigraph.assembly.defaults import SHIPPED_ADAPTER, model_and_dtype
+from locigraph.assembly.defaults import model_and_dtype, shipped_adapter
 from locigraph.assembly.settings import DEFAULT, CorpusSettings, EncoderSettings, IndexSettings
 from locigraph.kg.corpora import Corpus, load_corpus
 from locigraph.kg.counts import counted, is_or_are
@@ -62,8 +62,8 @@ def require_questions(corpus: Corpus, consequence: str) -> None:
 
 def text_encoder(settings: EncoderSettings) -> CachedTextEncoder:
     """The text encoder with its cache; ``default`` is the shipped adapter (``defaults`` asks the store first)."""
-    adapter = str(SHIPPED_ADAPTER) if settings.adapter == DEFAULT else settings.adapter
     model, dtype = model_and_dtype(settings)
+    adapter = shipped_adapter(model) if settings.adapter == DEFAULT else settings.adapter
     if settings.cache_mb < 1:
         raise LocigraphError(f"encoder.cache_mb is {settings.cache_mb}; expected at least 1")
     if settings.device is not None:

@@ -196,7 +196,10 @@ class Parts:
                 self.graph, self.index(), self.encoder, self._checkpoint
             )
             if self._embeddings is not None and self._checkpoint != DEFAULT and not self.is_readonly:
-                defaults.remember_checkpoint(self.graph, defaults.checkpoint_folder(self._checkpoint, self.graph))
+                model = self.encoder.model_name
+                defaults.remember_checkpoint(
+                    self.graph, defaults.checkpoint_folder(self._checkpoint, self.graph, model), model
+                )
         return self._embeddings
 
     def _for_v2(self, spaces: Sequence[SpaceId]) -> tuple[GraphVectors | None, str]:
@@ -248,7 +251,7 @@ class Parts:
         if self._loaded is None:
             from locigraph.training.checkpoint import load_checkpoint
 
-            folder = defaults.checkpoint_folder(self._checkpoint or DEFAULT, self.graph)
+            folder = defaults.checkpoint_folder(self._checkpoint or DEFAULT, self.graph, self.encoder.model_name)
             self._loaded = load_checkpoint(folder, text_encoder=self.encoder.model_id)
         return self._loaded
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,13 +64,18 @@ class TextAdapter:
         return f"{self.base}+{self.version}{TURN_BEFORE * self.reads_turn_before}{WINDOWS}"
 
 
-def add_adapter(model: SentenceTransformer, *, rank: int, dropout: float) -> None:
+def add_adapter(model: SentenceTransformer, *, rank: int, dropout: float, last_blocks: int | None = None) -> None:
     """Add a trainable adapter to the linear layers of a text encoder; everything else is frozen.
 
     Args:
         model: The text encoder; changed in place.
         rank: Rank of the low-rank updates.
         dropout: Dropout on the input of the updates during training.
+        last_blocks: Number of transformer blocks, counted from the last, whose layers are changed; None for all, and
+            for those outside the blocks.
+
+    Raises:
+        TextEncoderError: If the model has fewer blocks.
     """
     from peft import inject_adapter_in_model
     from torch import nn
@@ -78,8 +84,19 @@ def add_adapter(model: SentenceTransformer, *, rank: int, dropout: float) -> Non
     model.requires_grad_(False)
     # The pooler's output is not what sentence-transformers pools.
     layers = [n for n, m in transformer.named_modules() if isinstance(m, nn.Linear) and "pooler" not in n]
+    if last_blocks is not None:
+        layers = _in_last_blocks(layers, last_blocks)
     settings = {"r": rank, "lora_alpha": 2 * rank, "lora_dropout": dropout, "target_modules": layers}
     inject_adapter_in_model(_lora(settings), transformer)
+
+
+def _in_last_blocks(layers: list[str], count: int) -> list[str]:
+    """Those of layers, by their paths, that lie in the last blocks; the first number of a path is that of its block."""
+    blocks = {name: int(number[1]) for name in layers if (number := re.search(r"\.(\d+)\.", name))}
+    found = max(blocks.values(), default=-1) + 1
+    if not 1 <= count <= found:
+        raise TextEncoderError(f"adapter.last_blocks is {count}; expected 1 to {found}, which the text encoder has")
+    return [name for name, block in blocks.items() if block >= found - count]
 
 
 def save_adapter(

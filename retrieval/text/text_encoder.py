@@ -113,6 +113,11 @@ class CachedTextEncoder:
             connection.execute("PRAGMA journal_mode=WAL")
 
     @property
+    def model_name(self) -> str:
+        """Name or folder of the model, as it was given."""
+        return self._name
+
+    @property
     def model_id(self) -> str:
         """ID of the model with its adapter and number format; the store and the index record it with each vector."""
         name = self._name + WINDOWS if self.adapter is None else self.adapter.model_id

@@ -61,6 +61,24 @@ def test_a_store_that_was_evaluated_alone_takes_the_shipped_adapter_of_its_model
 
 def test_a_store_with_a_checkpoint_of_its_own_goes_back_to_the_shipped_one_by_name(tmp_path: Path) -> None:
     with Store(tmp_path / "g.sqlite") as graph:
-        defaults.remember_checkpoint(graph, tmp_path / "checkpoint")
-        assert defaults.checkpoint_folder("default", graph) == tmp_path / "checkpoint"
-        assert defaults.checkpoint_folder("shipped", graph) == defaults.SHIPPED_CHECKPOINT
+        defaults.remember_checkpoint(graph, tmp_path / "checkpoint", DEFAULT_MODEL)
+        assert defaults.checkpoint_folder("default", graph, DEFAULT_MODEL) == tmp_path / "checkpoint"
+        assert defaults.checkpoint_folder("shipped", graph, DEFAULT_MODEL) == defaults.SHIPPED.checkpoint
+
+
+def test_each_text_encoder_with_a_shipped_pair_takes_its_own_adapter_checkpoint_and_number_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "text").mkdir()
+    pair = defaults.ShippedPair(tmp_path / "text", tmp_path / "graph", "bfloat16")
+    monkeypatch.setattr(defaults, "SHIPPED_PAIRS", {DEFAULT_MODEL: defaults.SHIPPED, "wide": pair})
+    with Store(tmp_path / "g.sqlite") as graph:
+        used = defaults.encoder_settings(replace(REMEMBERED, model="wide"), graph)
+        assert used == replace(REMEMBERED, model="wide", adapter=str(tmp_path / "text"), dtype="bfloat16")
+        built_with(graph, used)
+        assert defaults.checkpoint_folder(DEFAULT, graph, "wide") == tmp_path / "graph"
+        defaults.remember_checkpoint(graph, tmp_path / "graph", "wide")
+        # What it remembers is that the pair was the shipped one, wherever this installation lies.
+        monkeypatch.setattr(defaults, "SHIPPED_PAIRS", {"wide": replace(pair, adapter=tmp_path, checkpoint=tmp_path)})
+        assert defaults.encoder_settings(REMEMBERED, graph).adapter == str(tmp_path)
+        assert defaults.checkpoint_folder(DEFAULT, graph, "wide") == tmp_path

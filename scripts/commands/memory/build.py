@@ -114,10 +114,10 @@ def build(
             failed, stopped = _done(build_here if running.is_this_process else build_there)
             indexer_of(graph, vectors, text_encoder).drain(progress=True)
             if embeddings is not None and checkpoint is not None:
-                folder = defaults.checkpoint_folder(checkpoint, graph)
+                folder = defaults.checkpoint_folder(checkpoint, graph, text_encoder.model_name)
                 writer = RefreshJob(store, index, used, str(folder)).writer(graph.counts_of_type(EPISODE), running)
                 embeddings.update(progress="refresh", writer=writer)
-                defaults.remember_checkpoint(graph, folder)
+                defaults.remember_checkpoint(graph, folder, text_encoder.model_name)
             held = _held(graph, loaded)
     if isinstance(extractor, MeteredExtractor):
         for line in extractor.ledger.lines():

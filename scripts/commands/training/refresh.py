@@ -40,7 +40,7 @@ def refresh(
     with opening.existing_store(store, access="write") as graph:
         used = defaults.encoder_settings(encoder, graph, checkpoint)
         text_encoder = opening.text_encoder(used)
-        folder = defaults.checkpoint_folder(checkpoint, graph)
+        folder = defaults.checkpoint_folder(checkpoint, graph, text_encoder.model_name)
 
         from locigraph.assembly.refresh_job import RefreshJob
         from locigraph.assembly.search_parts import indexer_of  # imports the vector index
@@ -54,7 +54,7 @@ def refresh(
             writer = job.writer(graph.counts_of_type(EPISODE), running)
             done = embeddings.refresh(progress="refresh", writer=writer)
         defaults.remember_encoder(graph, used, text_encoder)
-        defaults.remember_checkpoint(graph, folder)
+        defaults.remember_checkpoint(graph, folder, text_encoder.model_name)
     print(
         f"{counted(done.turns, 'turn')} in {done.collection} (checkpoint {embeddings.version}), {done.written} written "
         f"now; the index finds {done.sample_recall:.0%} of the exact neighbours"
