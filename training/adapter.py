@@ -213,7 +213,11 @@ def train_adapter(data: Sequence[TrainingSet], config: AdapterConfig, run: Train
     def module() -> TextAdaptation:
         encoder = load_model(model, device="cpu")  # Lightning moves it
         without_own_dropout(encoder)
+        encoder.to(getattr(torch, config.frozen_dtype))
         add_adapter(encoder, rank=config.rank, dropout=config.dropout, last_blocks=config.last_blocks)
+        for parameter in encoder.parameters():
+            if parameter.requires_grad:  # its changes are too small for fewer digits
+                parameter.data = parameter.data.float()
         encoder.train()  # it is loaded in evaluation mode
         return TextAdaptation(encoder, config, examples=len(steps), seed=run.seed, recompute=run.trainer.recompute)
 

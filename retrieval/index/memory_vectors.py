@@ -28,6 +28,8 @@ class MemoryVectors:
     def __init__(self) -> None:
         self._rows: dict[str, list[tuple[VectorMatch, int]]] = {}
         self._position: dict[str, dict[NodeId, int]] = {}
+        #: By space, [dim, capacity]: a dimension of all vectors lies together, since a search reads those alone that a
+        #: question has. Of the words' share of v2's vectors, which is most of them, these are a dozen.
         self._room: dict[str, NDArray[np.float32]] = {}
 
     @property
@@ -48,18 +50,20 @@ class MemoryVectors:
         present, position = self._rows.setdefault(space, []), self._position.setdefault(space, {})
         room = self._room.get(space)
         needed = len(present) + len(rows)
-        if room is None or needed > len(room):
-            grown = np.zeros((_capacity(needed), vectors.shape[1]), dtype=np.float32)
+        if room is None or needed > room.shape[1]:
+            grown = np.zeros((vectors.shape[1], _capacity(needed)), dtype=np.float32)
             if room is not None:
-                grown[: len(present)] = room[: len(present)]
+                grown[:, : len(present)] = room[:, : len(present)]
             room = self._room[space] = grown
-        for row, vector in zip(rows, vectors, strict=True):
+        places = []
+        for row in rows:
             at = position.setdefault(row[0].node_id, len(present))
             if at == len(present):
                 present.append(row)
             else:
                 present[at] = row
-            room[at] = vector
+            places.append(at)
+        room[:, places] = vectors.T
 
     def add_snapshot(self, snapshot: Snapshot, *, types: Sequence[str] | None = None) -> None:
         """Write the active nodes of a space.
@@ -98,7 +102,7 @@ class MemoryVectors:
     def vector(self, space: str, node_id: NodeId) -> NDArray[np.float32] | None:
         """The vector of a node, float32 [dim]; None when there is none."""
         at = self._position.get(space, {}).get(node_id)
-        return None if at is None else self._room[space][at]
+        return None if at is None else self._room[space][:, at].copy()
 
     def nbytes(self, space: str) -> int:
         """About how many bytes the rows of a space hold."""
@@ -118,7 +122,7 @@ class MemoryVectors:
         present, room = self._rows[space], self._room[space]
         last = present.pop()
         if at < len(present):  # the last row takes its place
-            present[at], room[at] = last, room[len(present)]
+            present[at], room[:, at] = last, room[:, len(present)]
             self._position[space][last[0].node_id] = at
 
     def drop(self, space: str) -> None:
@@ -138,7 +142,7 @@ class MemoryVectors:
         rows = self._rows.get(scope.space, [])
         if not rows:
             return []
-        scores = self._room[scope.space][: len(rows)] @ vector
+        scores = _inner_products(self._room[scope.space][:, : len(rows)], vector)
         latest = None if scope.as_of is None else epoch(scope.as_of)
         matches: list[VectorMatch] = []
         only = scope.only
@@ -158,6 +162,17 @@ class MemoryVectors:
             if (scope.types is None or row.type in scope.types) and (latest is None or recorded_at <= latest):
                 matches.append(VectorMatch(row.node_id, row.type, row.turn_ids, score))
         return sorted(matches, key=lambda match: (-match.score, match.node_id))[:top_k]
+
+
+def _inner_products(columns: NDArray[np.float32], vector: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Inner products of a vector, [dim], with columns, [dim, count]; where it is 0, they are not read."""
+    used = np.flatnonzero(vector)
+    total: NDArray[np.float32] = np.zeros(columns.shape[1], dtype=np.float32)
+    for run in np.split(used, np.flatnonzero(np.diff(used) > 1) + 1):
+        if len(run):
+            part = slice(run[0], run[-1] + 1)
+            total += vector[part] @ columns[part]
+    return total
 
 
 def _capacity(rows: int) -> int:
