@@ -2,15 +2,16 @@
 
 A vector of many words says little about any one of them, least of all that of a long turn. So of the best hits of v2,
 those that alone have such a word get a bonus. Words of whole sentences are left to the vectors: rare ones are usually
-there by chance, and a bonus for them does harm (docs/experiments/history.md, 2026-11-28).
+there by chance, and a bonus for them does harm (docs/experiments/history.md, 2026-11-28 and 2026-11-29).
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Self
 
 from locigraph.kg.language.mentions import capitalised
@@ -18,9 +19,43 @@ from locigraph.kg.language.terms import content_words, terms
 from locigraph.kg.language.tokens import words
 from locigraph.retrieval.protocols import Hit
 
-#: Number of hits among which looked-up words are sought.
-DEPTH = 50
+_FAR, _NEAR = 1_000, 50
 _MOST_WORDS = 4  # of a question that is nothing but words to be found
+_FEW_TERMS = 2  # of a question that asks for nothing else
+_RARE = 0.003  # share of the hits in which a figure, a full name or the only word of a question occurs
+_OTHER_LETTER = re.compile(r"[^\W\x00-\x7f]")  # stems of other languages may begin otherwise than their words
+
+
+@dataclass(frozen=True)
+class _Sought:
+    """What is looked up together.
+
+    Attributes:
+        terms: Terms, and pairs of terms that stand side by side.
+        bonus: What a hit gets that has all of them that tell hits apart.
+        depth: Number of hits among which they are sought.
+        most: In how many of these a term may occur to tell hits apart; None for ``_RARE`` of them.
+        is_whole: Whether none is looked up unless all of them tell hits apart.
+        is_any: Whether one of them is enough for the whole bonus.
+    """
+
+    terms: frozenset[str]
+    bonus: float
+    depth: int = _FAR
+    most: int | None = None
+    is_whole: bool = False
+    is_any: bool = False
+
+    def bonuses(self, having: Sequence[Collection[str]]) -> list[float]:
+        """What each of the hits gets, given the terms and pairs of the question that each has."""
+        count = Counter(term for found in having for term in self.terms.intersection(found))
+        most = max(1, int(_RARE * len(having))) if self.most is None else self.most
+        telling = {term for term in self.terms if count[term] <= most}
+        if not telling or (self.is_whole and telling < self.terms):
+            return [0.0] * len(having)
+        present = self.terms if self.is_whole else {term for term in telling if count[term]}
+        shares = (len(telling.intersection(found)) / max(1, len(present)) for found in having)
+        return [self.bonus * (float(share > 0) if self.is_any else share) for share in shares]
 
 
 @dataclass(frozen=True)
@@ -28,49 +63,112 @@ class LookedUp:
     """What a question looks up.
 
     Attributes:
-        terms: The terms that are sought; none if the question looks nothing up.
-        most: In how many of the best hits a term may occur to be told from common ones.
-        bonus: What a hit gets for each of its terms.
+        sought: Groups of terms that are looked up together; none if the question looks nothing up.
         full_names: The terms of each name of several words. If a speaker has only a part of one, as a namesake has,
-            what the speaker with all of it said gets the bonus.
+            what the speaker with all of it said gets the bonus of a name.
     """
 
-    terms: frozenset[str]
-    most: int
-    bonus: float
+    sought: tuple[_Sought, ...]
     full_names: tuple[frozenset[str], ...] = ()
 
     @classmethod
     def by(cls, question: str) -> Self:
-        """What a question looks up: all its words if it is a few words without a sentence, else names and codes."""
+        """What a question looks up.
+
+        All its words if it is a few words without a sentence; else codes, numbers and full names, or, if it has only
+        one or two words of content, these; and, of the best hits alone, names.
+        """
         said = words(question)
+        content = frozenset(terms(question))
         if (
             len(said) <= _MOST_WORDS
             and len(content_words(question)) == len(said)
             and question.strip()[-1:] not in "?？"
         ):
-            return cls(frozenset(terms(question)), most=3, bonus=2.0)
+            typed = content.union(_pairs(terms(question)))
+            return cls((_Sought(typed, 2.0, most=3, is_any=True),) if typed else ())
+        runs = [terms(" ".join(run)) for marked, run in groupby(question.split(), _is_marked) if marked]
+        exact = frozenset(term for run in runs for term in (*run, *_pairs(run)) if " " in term or _has_digit(term))
+        groups = [_Sought(exact, 1.0)]
+        if not exact and len(content) <= _FEW_TERMS:
+            groups.append(_Sought(content, 0.7, is_whole=True))
         named = [word for word, is_first in capitalised(question) if not is_first]
-        codes = [word for word in question.split() if any(map(str.isdigit, word))]
-        sought = frozenset(terms(" ".join([*named, *codes])))
-        runs = [" ".join(run) for is_name, run in groupby(question.split(), lambda w: bool(capitalised(w))) if is_name]
-        names = [frozenset(terms(run)) for run in runs]
-        return cls(sought, most=1, bonus=0.2, full_names=tuple(name for name in names if len(name) > 1))
+        groups.append(_Sought(frozenset(terms(" ".join(named))), 0.2, depth=_NEAR, most=1, is_any=True))
+        names = [frozenset(terms(" ".join(run))) for is_name, run in groupby(question.split(), _is_name) if is_name]
+        return cls(tuple(group for group in groups if group.terms), tuple(name for name in names if len(name) > 1))
+
+    @property
+    def terms(self) -> frozenset[str]:
+        """All that is sought: terms, and pairs of them, joined by a blank."""
+        return frozenset(term for group in self.sought for term in group.terms)
+
+    @property
+    def depth(self) -> int:
+        """Number of hits among which it is sought; 0 if nothing is."""
+        return max((group.depth for group in self.sought), default=0)
 
     def first(self, hits: Sequence[Hit]) -> tuple[Hit, ...]:
-        """The same hits; those among the first ``DEPTH`` that have looked-up words stand further up.
+        """The same hits; those among the first ``depth`` that have what is looked up stand further up.
 
         Their score is raised by the bonus, which the signal ``looked_up`` names.
         """
-        best = hits[:DEPTH]
-        having = [self.terms & set(terms(hit.text)) for hit in best]
-        count = Counter(term for found in having for term in found)
-        speakers = [set(terms(hit.text.partition(": ")[0])) if self.full_names else set() for hit in best]
+        best = hits[: self.depth]
+        having = [*self._had(best)]
+        bonuses = [0.0] * len(best)
+        for group in self.sought:
+            for place, bonus in enumerate(group.bonuses(having[: group.depth])):
+                bonuses[place] += bonus
+        for place in self._of_namesakes(best[:_NEAR]):
+            bonuses[place] = max(bonuses[place], 0.2)
+        raised = [
+            replace(hit, score=hit.score + bonus, signals={**hit.signals, "looked_up": bonus}) if bonus else hit
+            for hit, bonus in zip(best, bonuses, strict=True)
+        ]
+        return (*sorted(raised, key=lambda hit: -hit.score), *hits[self.depth :])
+
+    def _had(self, hits: Sequence[Hit]) -> Iterator[frozenset[str]]:
+        """What each hit has of what is sought."""
+        for place, hit in enumerate(hits):
+            if place in (0, _NEAR):
+                sought = frozenset(term for group in self.sought if group.depth > place for term in group.terms)
+                # Dividing a text into terms takes long, so most are left out before, by the beginnings of the words.
+                needed = [[_beginning(word) for word in term.split()] for term in sought]
+            text = hit.text.lower()
+            may_have = any(all(part in text for part in parts) for parts in needed)
+            if may_have or not (text.isascii() or _OTHER_LETTER.search(text) is None):
+                found = terms(hit.text)
+                yield sought.intersection((*found, *_pairs(found)))
+            else:
+                yield frozenset()
+
+    def _of_namesakes(self, hits: Sequence[Hit]) -> list[int]:
+        """Which hits were said by somebody of a full name, where others have only a part of it."""
+        if not self.full_names:
+            return []
+        speakers = [set(terms(hit.text.partition(": ")[0])) for hit in hits]
         ambiguous = [name for name in self.full_names if any(name & each and not name <= each for each in speakers)]
-        raised = []
-        for hit, found, speaker in zip(best, having, speakers, strict=True):
-            telling = sum(count[term] <= self.most for term in found)
-            bonus = self.bonus * (telling or any(name <= speaker for name in ambiguous))
-            signals = {**hit.signals, "looked_up": bonus}
-            raised.append(replace(hit, score=hit.score + bonus, signals=signals) if bonus else hit)
-        return (*sorted(raised, key=lambda hit: -hit.score), *hits[DEPTH:])
+        return [place for place, each in enumerate(speakers) if any(name <= each for name in ambiguous)]
+
+
+def _pairs(found: Sequence[str]) -> list[str]:
+    return [f"{first} {second}" for first, second in pairwise(found)]
+
+
+def _beginning(term: str) -> str:
+    """What every English word begins with that has a stem: at most its last letter is another, but for "dying"."""
+    if _has_digit(term):
+        return term
+    return term[:-1] if len(term) > 3 else term[:1]
+
+
+def _has_digit(word: str) -> bool:
+    return any(map(str.isdigit, word))
+
+
+def _is_name(word: str) -> bool:
+    return bool(capitalised(word))
+
+
+def _is_marked(word: str) -> bool:
+    """Whether it is a name or a figure, of which several in a row belong together."""
+    return _is_name(word) or _has_digit(word)

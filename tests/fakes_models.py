@@ -34,7 +34,7 @@ def tiny_cross_encoder(folder: Path) -> str:
     return str(folder)
 
 
-def tiny_text_encoder(folder: Path, *, seed: int = 0) -> str:
+def tiny_text_encoder(folder: Path, *, seed: int = 0, blocks: int = 1) -> str:
     """Write a sentence-transformers model with 16 dimensions; returns the name of its folder."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
@@ -44,7 +44,7 @@ def tiny_text_encoder(folder: Path, *, seed: int = 0) -> str:
     bert.mkdir()
     _tokeniser(bert)
     torch.manual_seed(seed)
-    BertModel(BertConfig(vocab_size=2 * len(_WORDS), **_SMALL)).save_pretrained(bert)
+    BertModel(BertConfig(vocab_size=2 * len(_WORDS), **{**_SMALL, "num_hidden_layers": blocks})).save_pretrained(bert)
     words = Transformer(str(bert))
     SentenceTransformer(modules=[words, Pooling(16)], device="cpu").save(str(folder))
     return str(folder)

@@ -9,7 +9,11 @@ from typing import Any
 from tests.record_tables import means_of, reranking, unlearnt
 
 ROOT = Path(__file__).parent.parent
-CARDS = [ROOT / "checkpoints" / name / "README.md" for name in ("text", "default", "mixing", "reranker")]
+_CHECKPOINTS = ROOT / "checkpoints"
+CARDS = [
+    _CHECKPOINTS / name / "README.md"
+    for name in ("text", "default", "mixing", "reranker", "mpnet/text", "mpnet/default")
+]
 #: Records that a card quotes, by the extractor of their graph.
 _RECORDS = {"recorded extractions": "locomo-recorded-zero", "rules": "locomo-rules-zero"}
 #: Corpora: title, and record.
@@ -36,7 +40,7 @@ def facts(folder: Path) -> str:
         *[line for name, each in details.get("averaged", {"": details}).items() for line in _training(name, each)],
         f"- {size / 1e6:.1f} MB of weights and hashes",
         "",
-        *_rows(folder.name, version),
+        *_rows(folder, version),
     ]
     return "\n".join(lines)
 
@@ -68,22 +72,25 @@ def _training(version: str, details: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _rows(name: str, version: str) -> list[str]:
-    if name == "reranker":
+def _rows(folder: Path, version: str) -> list[str]:
+    if folder.name == "reranker":
         return [reranking(version)]
-    rows = [*_on_locomo(name, version), *_on_others(name, version), *_on_longmemeval(name, version)]
+    # The records of the default pair have no suffix; those of others are called by the model's or the pair's folder.
+    other = "mixing" if folder.name == "mixing" else folder.relative_to(_CHECKPOINTS).parts[0]
+    suffix = "" if other in ("text", "default") else f"-{other}"
+    rows = [each for part in (_on_locomo, _on_others, _on_longmemeval) for each in part(folder.name, version, suffix)]
     if not rows:
         return ["No record of this fingerprint; `docs/experiments/tables.md` has that kind of model trained in folds."]
     return ["| never learnt from | strategy | recall@10 [95%] | nDCG@10 |", "|---|---|---|---|", *rows]
 
 
-def _on_locomo(name: str, version: str) -> list[str]:
+def _on_locomo(name: str, version: str, suffix: str) -> list[str]:
     kept = "adapter" if name == "text" else "checkpoint"
     rows = []
     for graph, each in _RECORDS.items():
-        file = f"{each}-mixing" if name == "mixing" else each
-        record = json.loads((ROOT / "docs" / "results" / f"{file}.json").read_text())
-        if record["manifest"]["settings"][kept] != version:
+        file = f"{each}{suffix}"
+        record = _record(file)
+        if record is None or record["manifest"]["settings"][kept] != version:
             continue
         for strategy in _STRATEGIES[name]:
             found = record["strategies"][strategy]
@@ -93,9 +100,16 @@ def _on_locomo(name: str, version: str) -> list[str]:
     return rows
 
 
+def _record(file: str) -> dict[str, Any] | None:
+    path = ROOT / "docs" / "results" / f"{file}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
 def _cells(name: str, version: str, file: str) -> list[dict[str, Any]]:
     """Results of a model in a record of finished checkpoints; the adapter's are beside the shipped checkpoint."""
-    record = json.loads((ROOT / "docs" / "results" / f"{file}.json").read_text())
+    record = _record(file)
+    if record is None:
+        return []
     if name != "text":
         return [cell for cell in record["cells"] if cell["checkpoint"] == version]
     graphs = record["manifest"]["settings"]["graphs"]
@@ -103,10 +117,10 @@ def _cells(name: str, version: str, file: str) -> list[dict[str, Any]]:
     return [cell for cell in shipped if f"+{version}+" in graphs[cell["tested"]]["text_encoder"]]
 
 
-def _on_others(name: str, version: str) -> list[str]:
+def _on_others(name: str, version: str, suffix: str) -> list[str]:
     rows = []
     for tested, (title, record) in _OTHER.items():
-        file = f"{record}{'-mixing' * (name == 'mixing')}"
+        file = f"{record}{suffix}"
         for cell in _cells(name, version, file):
             for strategy in _STRATEGIES[name] if cell["tested"] == tested else ():
                 if strategy in cell["means"]:
@@ -116,8 +130,8 @@ def _on_others(name: str, version: str) -> list[str]:
     return rows
 
 
-def _on_longmemeval(name: str, version: str) -> list[str]:
-    file = f"transfer-longmemeval{'-mixing' * (name == 'mixing')}"
+def _on_longmemeval(name: str, version: str, suffix: str) -> list[str]:
+    file = f"transfer-longmemeval{suffix}"
     if not _cells(name, version, file):
         return []
     questions = unlearnt(f"{file}--longmemeval-52")

@@ -394,10 +394,12 @@ COMMAND_OF_FOLDER = {
 @pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.yaml")), ids=lambda p: str(p.relative_to(CONFIGS)))
 def test_what_a_config_takes_from_the_checkpoints_is_there_and_fits(path: Path) -> None:
     given = yaml.safe_load(path.read_text())
-    adapter, checkpoint = given.get("encoder", {}).get("adapter"), str(given.get("checkpoint"))
-    root = CONFIGS.parent
+    encoder, checkpoint = given.get("encoder", {}), str(given.get("checkpoint"))
+    encoder = encoder if isinstance(encoder, dict) else {}  # of adapt, the name of a model
+    root, used = CONFIGS.parent, encoder.get("model", DEFAULT_MODEL)
+    if adapter := encoder.get("adapter"):
+        used = read_adapter(root / adapter, base=used).model_id
     if checkpoint.startswith("checkpoints/"):
-        used = DEFAULT_MODEL if adapter is None else read_adapter(root / adapter, base=DEFAULT_MODEL).model_id
         load_checkpoint(root / checkpoint, text_encoder=used)
 
 

@@ -13,7 +13,7 @@ from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.asking_time import asking_time
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.hits import hits_of_matches
-from locigraph.retrieval.looked_up import DEPTH, LookedUp
+from locigraph.retrieval.looked_up import LookedUp
 from locigraph.retrieval.protocols import (
     DEFAULT_TOP_K,
     GraphVectors,
@@ -103,10 +103,10 @@ class GraphEmbeddingRetriever(Retriever):
         watch.encoded()
         view = space if self._view_of is None else self._view_of(space, as_of)
         looked_up = LookedUp.by(query)
-        wanted = max(top_k, DEPTH) if looked_up.terms else top_k
+        wanted = max(top_k, looked_up.depth)
         matches = self._collection.search(vector, SearchFilter(view, _TYPES, as_of, self._only), top_k=wanted)
         timing = watch.timing()
         # Called even when nothing was found, since an unknown space is an error and not an empty result.
         texts = self._texts(space, [match.node_id for match in matches], as_of)
         hits = hits_of_matches(matches, texts, signal="graph")
-        return Result(looked_up.first(hits)[:top_k] if looked_up.terms else hits, timing)
+        return Result(looked_up.first(hits)[:top_k] if looked_up.sought else hits, timing)

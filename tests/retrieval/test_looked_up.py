@@ -6,15 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from locigraph.kg.language.terms import terms
 from locigraph.kg.types import NodeId, TurnId
-from locigraph.retrieval.looked_up import DEPTH, LookedUp
+from locigraph.retrieval.looked_up import LookedUp, _beginning
 from locigraph.retrieval.protocols import Hit
 
 
 def hits_of(texts: Sequence[str]) -> list[Hit]:
-    """Hits whose scores fall by .01."""
+    """Hits whose scores fall by .01, or, of more than fifty, by .5 in all."""
+    step = min(0.01, 0.5 / max(1, len(texts)))
     return [
-        Hit(NodeId(str(n)), "episode", text, (TurnId(f"t{n}"),), 1 - n / 100, {"graph": 1 - n / 100})
+        Hit(NodeId(str(n)), "episode", text, (TurnId(f"t{n}"),), 1 - n * step, {"graph": 1 - n * step})
         for n, text in enumerate(texts)
     ]
 
@@ -24,23 +26,62 @@ def order(question: str, *texts: str) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("question", "sought"),
+    ("question", "sought", "depth"),
     [
-        ("kestrel", {"kestrel"}),
-        ("Anna Costa", {"anna", "costa"}),
-        ("order QX-4711", {"order", "qx", "4711"}),
-        ("Where did Anna Costa spend her holiday?", {"anna", "costa"}),
-        ("Which parcel has the number QX-4711?", {"qx", "4711"}),
-        ("What was said about the kestrel?", set()),
-        ("Kestrel?", set()),
-        ("What happened?", set()),
-        ("", set()),
+        ("kestrel", {"kestrel"}, 1_000),
+        ("Anna Costa", {"anna", "costa", "anna costa"}, 1_000),
+        ("order QX-4711", {"order", "qx", "4711", "order qx", "qx 4711"}, 1_000),
+        ("Where did Anna Costa spend her holiday?", {"anna", "costa", "anna costa"}, 1_000),
+        ("Where did Anna spend her holiday?", {"anna"}, 50),
+        ("Which parcel has the number QX-4711?", {"4711", "qx 4711"}, 1_000),
+        ("What began on 14 March 1982?", {"14", "1982", "14 march", "march 1982", "march"}, 1_000),
+        ("What was said about the kestrel?", {"said", "kestrel"}, 1_000),
+        ("Kestrel?", {"kestrel"}, 1_000),
+        ("What was said about the old kestrel?", set(), 0),
+        ("What?", set(), 0),
+        ("", set(), 0),
     ],
 )
-def test_few_words_without_a_sentence_are_looked_up_and_in_a_sentence_names_and_codes(
-    question: str, sought: set[str]
+def test_what_is_looked_up_are_typed_words_and_in_a_sentence_names_figures_and_its_only_words(
+    question: str, sought: set[str], depth: int
 ) -> None:
-    assert LookedUp.by(question).terms == sought
+    found = LookedUp.by(question)
+    assert found.terms == sought
+    assert found.depth == depth
+
+
+@pytest.mark.parametrize(
+    ("question", "having"),
+    [
+        ("Where was the kestrel?", "We saw a kestrel"),
+        ("What about Anna Costa?", "It was Anna Costa who called"),
+        ("What has QX-4711 on it?", "It says QX-4711 on it"),
+        ("What came to 21301 then?", "It came to 21301"),
+        ("What began on 14 March 1982?", "It began on 14 March 1982"),
+    ],
+)
+@pytest.mark.parametrize("words", [5, 2_000])
+def test_the_one_turn_of_a_thousand_that_has_it_comes_first_however_long_it_is(
+    question: str, having: str, words: int
+) -> None:
+    others = ["Ben: Anna Berg and Eva Costa came on 14 May 1981, the 13 March 1983 or so"] * 2
+    texts = [*others, *["Ben: we talked of birds, came home, and then began again"] * 900]
+    assert order(question, *texts, f"Ben: {'and so on ' * (words // 3)}{having}")[0] == len(texts)
+
+
+def test_a_word_that_more_of_the_hits_have_than_three_in_a_thousand_tells_nothing_in_a_sentence() -> None:
+    birds = ["Ben: kestrel"] * 4
+    assert order("Where was the kestrel?", *["Ben: no"] * 996, *birds)[0] == 0
+    assert order("Where was the kestrel?", *["Ben: no"] * 997, *birds[:3])[:3] == [997, 998, 999]
+
+
+def test_of_a_question_with_one_rare_word_and_one_that_many_have_neither_counts() -> None:
+    assert order("Who sold the kestrel?", *["Ben: sold"] * 9, "Ben: kestrel") == [*range(10)]
+
+
+@given(st.from_regex(r"[a-z]{1,20}", fullmatch=True))
+def test_no_word_is_left_out_by_what_its_stem_begins_with(word: str) -> None:
+    assert all(_beginning(term) in word for term in terms(word))
 
 
 def test_what_has_the_word_that_was_typed_comes_first() -> None:
@@ -76,10 +117,13 @@ def test_a_raised_hit_says_so() -> None:
     assert second.signals == {"graph": 1.0}
 
 
-@given(st.lists(st.sampled_from(["Ben: kestrel", "Ben: no", "Ann: kestrel and Anna"]), max_size=DEPTH + 20))
+@given(st.lists(st.sampled_from(["Ben: kestrel", "Ben: no", "Ann: kestrel and Anna"]), max_size=70))
 def test_no_hit_is_lost_and_those_beyond_the_depth_stay(texts: list[str]) -> None:
     found = hits_of(texts)
-    raised = LookedUp.by("kestrel").first(found)
-    assert {hit.node_id for hit in raised} == {hit.node_id for hit in found}
-    assert list(raised[DEPTH:]) == found[DEPTH:]
-    assert [hit.score for hit in raised[:DEPTH]] == sorted((hit.score for hit in raised[:DEPTH]), reverse=True)
+    for question, depth in (("kestrel", 1_000), ("What did they say to Anna of it at home?", 50)):
+        looked_up = LookedUp.by(question)
+        assert looked_up.depth == depth
+        raised = looked_up.first(found)
+        assert {hit.node_id for hit in raised} == {hit.node_id for hit in found}
+        assert list(raised[depth:]) == found[depth:]
+        assert [hit.score for hit in raised[:depth]] == sorted((hit.score for hit in raised[:depth]), reverse=True)

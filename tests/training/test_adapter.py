@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch.utils.checkpoint import checkpoint
 
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question, SpaceId, TurnId
 from locigraph.kg.views import Views
+from locigraph.retrieval.errors import TextEncoderError
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder, load_model
 from locigraph.training import adapter
 from locigraph.training.adapter import TextAdaptation, TextExample, text_example, train_adapter
@@ -177,6 +179,40 @@ def test_activations_that_are_computed_again_make_the_same_adapter(
     assert made.version == kept.version
     assert len(recomputed) > 3
     assert max(recomputed) == 4
+
+
+def test_only_the_last_blocks_change_where_so_many_are_asked_for(tmp_path: Path) -> None:
+    deep = tiny_text_encoder(tmp_path / "deep", blocks=3)
+    made = trained(deep, tmp_path / "adapted", dataclasses.replace(CONFIG, epochs=1, last_blocks=2))
+    changed = load_file(made.folder / "adapter_model.safetensors")
+    assert {name.split("layer.")[1].split(".")[0] for name in changed} == {"1", "2"}
+    encoder = CachedTextEncoder(deep, cache=tmp_path / "cache.sqlite", adapter=made.folder, device="cpu")
+    assert np.isfinite(encoder.encode(["Ann came"])).all()  # what is saved can be read
+    with pytest.raises(TextEncoderError, match="last_blocks is 4; expected 1 to 3, which the text encoder has"):
+        trained(deep, tmp_path / "more", dataclasses.replace(CONFIG, last_blocks=4))
+
+
+def test_weights_that_do_not_change_may_be_held_in_half_the_memory_and_the_others_keep_their_digits(
+    base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = dataclasses.replace(CONFIG, epochs=1, frozen_dtype="bfloat16")
+    formats: list[dict[bool, set[torch.dtype]]] = []
+
+    def step(training: TextAdaptation, batch: TextExample, batch_idx: int) -> torch.Tensor:
+        found: dict[bool, set[torch.dtype]] = {True: set(), False: set()}
+        for parameter in training.parameters():
+            found[parameter.requires_grad].add(parameter.dtype)
+        formats.append(found)
+        return usual(training, batch, batch_idx)
+
+    usual = TextAdaptation.training_step
+    monkeypatch.setattr(TextAdaptation, "training_step", step)
+    half = trained(base, tmp_path / "half", config, validation=())
+    assert formats[0] == {True: {torch.float32}, False: {torch.bfloat16}}
+    whole = trained(base, tmp_path / "whole", dataclasses.replace(CONFIG, epochs=1), validation=())
+    a, b = (load_file(made.folder / "adapter_model.safetensors") for made in (half, whole))
+    for name, weights in a.items():
+        assert float(torch.cosine_similarity(weights.flatten(), b[name].flatten(), dim=0)) > 0.9
 
 
 def test_what_may_answer_besides_is_part_of_the_settings(base: str, tmp_path: Path) -> None:
