@@ -2,7 +2,7 @@
 
 A space of ``--turns`` turns of the bundled corpora holds, in between, turns of 5 to 2,000 words, each with one thing
 that no other turn has: a rare word, a full name (of which others have either half), a code, a number or a date. A
-question asks for each by nothing else. Printed is, by kind and by length, at how many of them each strategy has the
+question, or the thing alone, asks for each. Printed is, by kind and by length, at how many each strategy has the
 turn first; those that BM25 does not have first are counted apart, since the question does not tell them.
 """
 
@@ -71,13 +71,16 @@ def look_ups(texts: Sequence[str]) -> list[list[LookUp]]:
     dates = [f"{1 + 3 * i % 28} {_MONTHS[i % 7]} {1_950 + i}" for i in range(count)]
     rng.shuffle(names)
     made = (
-        ("word", "We saw the {} there.", "Where was the {}?", words),
-        ("name", "It was {} who called.", "What about {}?", names),
-        ("code", "It says {} on it.", "What has {} on it?", codes),
-        ("number", "It came to {} then.", "What came to {}?", numbers),
-        ("date", "It began on {}.", "What began on {}?", dates),
+        ("word", "We saw the {} there.", ("Where was the {}?", "Who mentioned a {}?", "What of the {}?", "{}"), words),
+        ("name", "It was {} who called.", ("What about {}?", "Who called, {}?", "Did {} come?", "{}"), names),
+        ("code", "It says {} on it.", ("What has {} on it?", "What is {}?", "Who said {}?", "{}"), codes),
+        ("number", "It came to {} then.", ("What came to {}?", "What is {}?", "Was it {} then?", "{}"), numbers),
+        ("date", "It began on {}.", ("What began on {}?", "What was on {}?", "What happened on {}?", "{}"), dates),
     )
-    found = [[LookUp(kind, said.format(it), asked.format(it)) for it in it_all] for kind, said, asked, it_all in made]
+    found = [
+        [LookUp(kind, said.format(it), asked[i // len(_LENGTHS) % len(asked)].format(it)) for i, it in enumerate(its)]
+        for kind, said, asked, its in made
+    ]
     assert min(map(len, found)) >= count, "too few of a kind are in no text of the corpora"
     return [each[:count] for each in found]
 

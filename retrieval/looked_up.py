@@ -22,6 +22,14 @@ from locigraph.retrieval.protocols import Hit
 _FAR, _NEAR = 1_000, 50
 _MOST_WORDS = 4  # of a question that is nothing but words to be found
 _FEW_TERMS = 2  # of a question that asks for nothing else
+#: Terms of words that ask, and say nothing of what is asked for.
+_ASKING = frozenset(
+    terms(
+        "say said says mention mentioned talk talked tell told ask asked hear heard discuss discussed happen happened "
+        "know knew remember recall come came see saw seen think thought find found anyone anybody someone anything "
+        "something ever last first time word"
+    )
+)
 _RARE = 0.003  # share of the hits in which a figure, a full name or the only word of a question occurs
 _OTHER_LETTER = re.compile(r"[^\W\x00-\x7f]")  # stems of other languages may begin otherwise than their words
 
@@ -90,8 +98,8 @@ class LookedUp:
         runs = [terms(" ".join(run)) for marked, run in groupby(question.split(), _is_marked) if marked]
         exact = frozenset(term for run in runs for term in (*run, *_pairs(run)) if " " in term or _has_digit(term))
         groups = [_Sought(exact, 1.0)]
-        if not exact and len(content) <= _FEW_TERMS:
-            groups.append(_Sought(content, 0.7, is_whole=True))
+        if not exact and len(content - _ASKING) <= _FEW_TERMS:
+            groups.append(_Sought(content - _ASKING, 0.7, is_whole=True))
         named = [word for word, is_first in capitalised(question) if not is_first]
         groups.append(_Sought(frozenset(terms(" ".join(named))), 0.2, depth=_NEAR, most=1, is_any=True))
         names = [frozenset(terms(" ".join(run))) for is_name, run in groupby(question.split(), _is_name) if is_name]

@@ -35,9 +35,9 @@ def order(question: str, *texts: str) -> list[int]:
         ("Where did Anna spend her holiday?", {"anna"}, 50),
         ("Which parcel has the number QX-4711?", {"4711", "qx 4711"}, 1_000),
         ("What began on 14 March 1982?", {"14", "1982", "14 march", "march 1982", "march"}, 1_000),
-        ("What was said about the kestrel?", {"said", "kestrel"}, 1_000),
+        ("When did anybody last mention the kestrel?", {"kestrel"}, 1_000),
         ("Kestrel?", {"kestrel"}, 1_000),
-        ("What was said about the old kestrel?", set(), 0),
+        ("What colour was the old kestrel?", set(), 0),
         ("What?", set(), 0),
         ("", set(), 0),
     ],
@@ -120,7 +120,7 @@ def test_a_raised_hit_says_so() -> None:
 @given(st.lists(st.sampled_from(["Ben: kestrel", "Ben: no", "Ann: kestrel and Anna"]), max_size=70))
 def test_no_hit_is_lost_and_those_beyond_the_depth_stay(texts: list[str]) -> None:
     found = hits_of(texts)
-    for question, depth in (("kestrel", 1_000), ("What did they say to Anna of it at home?", 50)):
+    for question, depth in (("kestrel", 1_000), ("What colour did they paint the boat for Anna?", 50)):
         looked_up = LookedUp.by(question)
         assert looked_up.depth == depth
         raised = looked_up.first(found)
