@@ -128,7 +128,7 @@ class AdapterConfig:
     patience: int = 2
     questions: int = 32
     negatives: int = 64
-    max_tokens: int = 64
+    max_tokens: int = 192
     turn_before: bool = True
     temperature: float = 0.05
     lr: float = 5e-4

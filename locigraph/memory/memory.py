@@ -424,19 +424,23 @@ class Memory:
         """
         self._refuse_if_readonly()
         with self._reading:  # for which nobody waits long
-            if not self._is_erasing and not self._graph.expired(datetime.now(UTC)):
+            if not self._is_to_complete() and not self._graph.expired(datetime.now(UTC)):
                 return 0
         with self._writing, self._lock, self._reading:
             return self._forget_expired()
 
     def _forget_expired(self, spaces: Sequence[SpaceId] | None = None) -> int:
         expired = self._graph.expired(datetime.now(UTC), spaces)
-        if not expired and not self._is_erasing:
+        if not expired and not self._is_to_complete():
             return 0
         self._is_erasing = True  # until index and files are rid of it, too
         count = forgetting.forget_expired(self._parts, expired)
         self._is_erasing = False
         return count
+
+    def _is_to_complete(self) -> bool:
+        """Whether index and files may still hold what an earlier call, also of another process, has erased."""
+        return self._is_erasing or self._graph.has_forgotten()
 
     def set_retention(self, space: str, *, days: float | None) -> int:
         """Let the turns of a space expire so many days after they were spoken: those stored, and those added later.

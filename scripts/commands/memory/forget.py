@@ -26,7 +26,7 @@ def forget(
 
     Forgotten turns stay forgotten: a later build with their file skips them. They are erased from the store first,
     whatever state the index is in. Can be interrupted and run again. A server that runs on the store erases them,
-    unless index, encoder or checkpoint are named.
+    unless index, encoder or checkpoint are named; what has expired it erases by itself, every ten minutes.
 
     Args:
         space: Name or title of the space; locigraph spaces lists what a store holds. null for all spaces of the user or

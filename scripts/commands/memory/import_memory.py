@@ -38,13 +38,13 @@ def import_memory(file: str, *, store: str = "data/graph.sqlite", encoder: Encod
             lines = io.TextIOWrapper(gzip.GzipFile(fileobj=raw) if is_packed else raw, encoding="utf-8")
             graph = opened.enter_context(Store(store))
             rows = graph.import_lines(opened.enter_context(tqdm(lines, desc="import", unit="row")))
-            settings = defaults.encoder_settings(encoder, graph)
-            plain = opening.text_encoder(settings).without_adapter()
-            embed_all(graph.spaces(), graph, plain)
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise LocigraphError(f"{file}: cannot be read ({reason}), so nothing was imported") from error
     except StoreError as error:
         raise LocigraphError(f"{file}: {error}") from error
+    with Store(store) as graph:
+        plain = opening.text_encoder(defaults.encoder_settings(encoder, graph)).without_adapter()
+        embed_all(graph.spaces(), graph, plain)
     done = f"{counted(rows, 'row')} of {file} imported into {store}" if rows else f"{store} holds {file} already"
     print(printable(f"{done}; run locigraph verify --store {store} to make its index"))

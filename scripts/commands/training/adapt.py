@@ -54,5 +54,5 @@ def adapt(
         run = TrainingRun(Path(output), trainer, seed, details, name="adapter")
         trained = train_adapter(sets, adapter, run, model=encoder)
     print(f"adapter {trained.version} in {trained.folder}: {validated(trained.details['validation'])}")
-    use = f"--encoder.adapter {shlex.quote(str(trained.folder))}"
-    print(printable(f"to train a graph network on its embeddings: locigraph train {use}"))
+    use = f"--encoder.adapter {shlex.quote(str(trained.folder))} --store {shlex.quote(store)}"
+    print(printable(f"to train a graph network on its embeddings: locigraph build {use}, then locigraph train {use}"))
