@@ -172,10 +172,15 @@ def require_extra(extra: str, packages: Iterable[str], purpose: str) -> None:
         )
 
 
+_MOST_COMPARED = 1_000
+
+
 def nearest(value: str, known: Iterable[str]) -> str:
     """A hint for an error message: the known name closest to ``value``, else up to five known names."""
     options = sorted(known)
-    close = difflib.get_close_matches(value, options, n=1)
+    # Of many, those alone that begin alike: comparing with all would take seconds.
+    compared = options if len(options) <= _MOST_COMPARED else [each for each in options if each[:2] == value[:2]]
+    close = difflib.get_close_matches(value, compared[:_MOST_COMPARED], n=1)
     if close:
         return f"; nearest is {close[0]!r}"
     if not options:

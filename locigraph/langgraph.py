@@ -113,6 +113,7 @@ class MemoryStore(BaseStore):
 
     def _get(self, memory: Memory, op: GetOp) -> Item | None:
         held = self._held(memory, self._space(op.namespace), {_KEY: op.key})
+        held = [turn for turn in held if turn.metadata[_KEY] == op.key]  # times that are equal are alike to a filter
         return None if not held else _item(op.namespace, held[-1])
 
     def _put(self, memory: Memory, op: PutOp) -> None:
@@ -120,7 +121,8 @@ class MemoryStore(BaseStore):
             raise LocigraphError("the memory was opened with redact=True, so it cannot keep values as they are")
         space = self._space(op.namespace)
         # Also what an earlier put was interrupted before forgetting.
-        before = self._turns(memory, space, {_KEY: op.key})
+        same = self._turns(memory, space, {_KEY: op.key})
+        before = [turn for turn in same if turn.metadata[_KEY] == op.key]
         if op.value is not None:
             at = datetime.now(UTC)
             now = at.isoformat()
@@ -129,7 +131,8 @@ class MemoryStore(BaseStore):
             is_indexed = op.index is not False
             memory.add(
                 space=space,
-                session=op.key,
+                # Of its own, since values do not belong together, and in the order in which they come.
+                session=f"{now} {op.key}",
                 speaker=self._speaker,
                 text=self._text(op) or op.key,
                 spoken_at=at,

@@ -50,7 +50,11 @@ class Reranker(ABC):
             replace(hit, score=float(score), signals={**hit.signals, "rerank": float(signal)})
             for hit, score, signal in zip(head, scores, signals, strict=True)
         ]
-        return sorted(rescored, key=lambda hit: (-hit.score, hit.node_id)) + tail
+        ordered = sorted(rescored, key=lambda hit: (-hit.score, hit.node_id))
+        # The scores of the others go on from the lowest, and a hit takes the confidence of its new place.
+        down = ordered[-1].score - head[-1].score
+        placed = [replace(hit, confidence=before.confidence) for hit, before in zip(ordered, head, strict=True)]
+        return placed + [replace(hit, score=hit.score + down) for hit in tail]
 
     @abstractmethod
     def _read(self, query: str, hits: Sequence[Hit], texts: Sequence[str]) -> tuple[Sequence[float], Sequence[float]]:
@@ -112,10 +116,12 @@ class CrossEncoderReranker(Reranker):
     def __init__(self, model: str, *, depth: int = 50) -> None:
         self.depth = depth
         self._model = self._load(model)
+        self._reading = Lock()  # see ``LearntReranker``
 
     def _read(self, query: str, hits: Sequence[Hit], texts: Sequence[str]) -> tuple[Sequence[float], Sequence[float]]:
         """The cross-encoder's scores, as both."""
-        scores = self._model.predict([(query, text) for text in texts], show_progress_bar=False)
+        with self._reading:
+            scores = self._model.predict([(query, text) for text in texts], show_progress_bar=False)
         return scores, scores
 
     def _load(self, model: str) -> CrossEncoder:

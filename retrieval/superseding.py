@@ -32,7 +32,8 @@ class SupersedingRetriever(WrappingRetriever):
         retriever: The strategy.
         known: Reads what is known of nodes; a deleted node is left out.
         current_first: Whether what was replaced comes after what has replaced it; otherwise it keeps its rank.
-        admits: Whether a turn may be shown, since it has not expired and satisfies the conditions of the search.
+        admits: Whether a turn may be shown as the source of nodes of a type, since it has not expired and satisfies the
+            conditions of the search.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class SupersedingRetriever(WrappingRetriever):
         known: Callable[[SpaceId, Sequence[NodeId]], Mapping[NodeId, Replaceable]],
         *,
         current_first: bool = True,
-        admits: Callable[[Said], bool] = lambda said: True,
+        admits: Callable[[Said, str], bool] = lambda said, node_type: True,
     ) -> None:
         super().__init__(retriever)
         self._known = known
@@ -56,13 +57,21 @@ class SupersedingRetriever(WrappingRetriever):
         found = self._retriever.retrieve(query, space, as_of=as_of, top_k=wanted)
         known = self._known(space, [hit.node_id for hit in found.hits])
         replaced = {
-            node: holding
-            for node, each in known.items()
-            if (holding := [r for r in each.replaced if (as_of is None or r.at <= as_of) and self._admits(r.said)])
+            hit.node_id: holding
+            for hit in found.hits
+            if hit.node_id in known and (holding := self._holding(known[hit.node_id], hit.type, as_of))
         }
         hits = current_first(found.hits, replaced) if self._current_first and replaced else found.hits
         marked = (_marked(hit, replaced.get(hit.node_id, ())) for hit in hits[:top_k])
         return Result(tuple(marked), found.timing)
+
+    def _holding(self, known: Replaceable, node_type: str, as_of: datetime | None) -> list[Replacement]:
+        """What has replaced a node by a time, of what may be shown."""
+        return [
+            each
+            for each in known.replaced
+            if (as_of is None or each.at <= as_of) and self._admits(each.said, node_type)
+        ]
 
 
 def _marked(hit: Hit, by: Sequence[Replacement]) -> Hit:

@@ -778,7 +778,7 @@ class Memory:
             retriever,
             asked.origins_of,
             current_first=not asking.include_superseded,
-            admits=partial(admitted, node_type=EPISODE, condition=condition, now=now),
+            admits=partial(admitted, condition=condition, now=now),
         )
         if asking.budget_tokens is None:
             found = retriever.retrieve(asking.question, asked.name, as_of=asking.time, top_k=asking.top_k)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from locigraph.kg.counts import counted
+from locigraph.kg.errors import InvalidVectorError, LocigraphError
 from locigraph.kg.schema import EPISODE, schema_hash, searchable_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
@@ -102,11 +103,11 @@ class DescriptionIndexer:
             Number of outbox rows that were handled.
 
         Raises:
-            IndexMismatchError: If the index must be rebuilt and a node has no vector of this indexer's model.
+            InvalidVectorError: If the index must be rebuilt and a node has no vector of this indexer's model.
         """
         with self._store.held(DESCRIPTIONS):  # else two processes could write a row in the wrong order
             if self._index.is_embedded and (self._store.has_forgotten() or self._is_left_behind()):
-                self._clear()
+                self._clear(InvalidVectorError)
             return self._write_due(progress)
 
     def _is_of_another_store(self, collection: Collection) -> bool:
@@ -280,18 +281,18 @@ class DescriptionIndexer:
         if not self._index.is_embedded and self._is_nothing_due():
             raise IndexMismatchError("the store holds no nodes, so there is nothing to index; run locigraph build")
         with self._store.held(DESCRIPTIONS):
-            self._clear()
+            self._clear(IndexMismatchError)
             return self._write_due(progress)  # lists every node, since there is no collection
 
     def _is_nothing_due(self) -> bool:
         return not any(self._store.node_counts(space) for space in self._store.spaces())
 
-    def _clear(self) -> None:
+    def _clear(self, lacks_vectors: type[LocigraphError]) -> None:
         for space in self._store.spaces():
             lacking = self._store.unembedded(space, self._model, checks_vectors=True)
             if lacking:
                 nodes = counted(len({each.node_id for each in lacking}), "node")
-                raise IndexMismatchError(
+                raise lacks_vectors(
                     f"space {space!r}: {nodes} without a vector of text encoder "
                     f"{self._model!r}; name the text encoder that built the graph, or run locigraph build with this one"
                 )

@@ -33,6 +33,8 @@ class HotSpaces:
         self._most = most
         self._vectors = MemoryVectors()
         self._used: dict[SpaceId, None] = {}  # most recently used last
+        #: By which key the index holds each node; one that was removed and made again has another than before.
+        self._keys: dict[SpaceId, dict[NodeId, int]] = {}
         self._lock = RLock()
 
     def __contains__(self, space: SpaceId) -> bool:
@@ -42,6 +44,7 @@ class HotSpaces:
         """Keep a space: the given rows of its snapshot, with their vectors, float32 [rows, dim], and no others."""
         with self._replaced(space):
             self._vectors.add_nodes(space, snapshot, rows, vectors)
+            self._keys[space] = _keys(snapshot, rows)
 
     def put_rows(self, space: SpaceId, rows: Sequence[IndexRow], vectors: Mapping[int, NDArray[np.float32]]) -> None:
         """Keep a space as an index holds it: its rows, and their vectors by node key."""
@@ -50,6 +53,7 @@ class HotSpaces:
         with self._replaced(space):
             if rows:
                 self._vectors.add(space, matches, np.stack([vectors[row.node_key] for row in rows]))
+            self._keys[space] = {row.node_id: row.node_key for row in rows}
 
     @contextmanager
     def _replaced(self, space: SpaceId) -> Iterator[None]:
@@ -73,13 +77,17 @@ class HotSpaces:
         with self._lock:
             if space in self._used:
                 self._vectors.add_nodes(space, snapshot, rows, vectors)
+                self._keys[space] |= _keys(snapshot, rows)
                 for node_id in gone:
                     self._vectors.remove(space, node_id)
+                    self._keys[space].pop(node_id, None)
                 self._make_room()
 
     def vectors(self, space: SpaceId, nodes: Mapping[int, NodeId]) -> dict[int, NDArray[np.float32]]:
-        """Kept vectors of some nodes, given by their keys and IDs, by key."""
-        found = ((key, self._vectors.vector(space, node_id)) for key, node_id in nodes.items())
+        """Kept vectors of some nodes, given by their keys and IDs, by key; none of nodes that had another key."""
+        keys = self._keys.get(space, {})
+        same = ((key, node_id) for key, node_id in nodes.items() if keys.get(node_id) == key)
+        found = ((key, self._vectors.vector(space, node_id)) for key, node_id in same)
         return {key: vector for key, vector in found if vector is not None}
 
     def has_room(self, rows: int, dim: int) -> bool:
@@ -99,6 +107,7 @@ class HotSpaces:
         with self._lock:
             for space in spaces:
                 self._used.pop(space, None)
+                self._keys.pop(space, None)
                 self._vectors.drop(space)
 
     def holds(self, spaces: Sequence[SpaceId]) -> bool:
@@ -125,6 +134,10 @@ class HotSpaces:
                 break
             self.drop([space])
             room += held[space]
+
+
+def _keys(snapshot: Snapshot, rows: NDArray[np.int64]) -> dict[NodeId, int]:
+    return {snapshot.ids[row]: int(snapshot.keys[row]) for row in rows.tolist()}
 
 
 class HotSearch:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -73,8 +74,19 @@ def test_a_strategy_says_what_the_cross_encoder_reads_and_its_hits_keep_their_te
     found = RerankedRetriever(Numbered(hits), reranker).retrieve("a question", SpaceId("s"), top_k=3)
     assert reranker.model.asked == [("a question", "3 "), ("a question", "2 *")]
     assert [(h.node_id, h.text, h.score) for h in found.hits] == [
-        ("aa", "aa", 3.0), ("bbbb", "bbbb", 2.0), ("c", "c", 1.0),
+        ("aa", "aa", 3.0), ("bbbb", "bbbb", 2.0), ("c", "c", 2.0),  # its distance to those before it is kept
     ]  # fmt: skip
+
+
+def test_scores_and_confidences_fall_from_hit_to_hit_also_beyond_those_that_are_read_again() -> None:
+    scored = [("bbbb", 9.0, 0.8), ("aa", 8.0, 0.7), ("c", 7.5, 0.6), ("d", 7.0, 0.5)]
+    hits = [replace(hit(name, "episode"), score=score, confidence=sure) for name, score, sure in scored]
+    found = LengthReranker("lengths", depth=2).rerank("a question", hits, [each.text for each in hits])
+    assert [(each.node_id, each.score, each.confidence) for each in found] == [
+        ("bbbb", 4.0, 0.8), ("aa", 2.0, 0.7), ("c", 1.5, 0.6), ("d", 1.0, 0.5),
+    ]  # fmt: skip
+    found = LengthReranker("lengths", depth=2).rerank("a question", hits[1:3], ["a", "ccc"])
+    assert [(each.node_id, each.confidence) for each in found] == [("c", 0.7), ("aa", 0.6)]
 
 
 def test_no_hits_stay_no_hits() -> None:

@@ -113,7 +113,7 @@ def test_what_was_replaced_later_is_as_if_it_were_not() -> None:
 
 
 def test_a_turn_that_may_not_be_shown_is_not_named() -> None:
-    kept: dict[str, Any] = {"admits": lambda said: said.turn_id != "b"}
+    kept: dict[str, Any] = {"admits": lambda said, node_type: said.turn_id != "b"}
     assert {hit.superseded_by for hit in asked("ab", {"a": [by("b")]}, **kept)} == {()}
     assert [hit.superseded_by for hit in asked("ac", {"a": [by("b"), by("c")]}, **kept)] == [(), ("c",)]
 

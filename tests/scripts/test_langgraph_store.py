@@ -13,6 +13,7 @@ import pytest
 
 from locigraph import AsyncMemory, Memory
 from locigraph.kg.errors import LocigraphError
+from locigraph.kg.store import rewind
 from tests.faults.residue import files_with
 
 base = pytest.importorskip("langgraph.store.base", reason="needs the extra 'langgraph'")
@@ -32,6 +33,29 @@ def opened(place: Path, **options: Any) -> Iterator[Any]:
 
 def told(items: list[Any]) -> list[tuple[Any, ...]]:
     return sorted((item.namespace, item.key, repr(item.value)) for item in items)
+
+
+def test_keys_that_are_equal_times_are_keys_of_their_own(place: Path) -> None:
+    first, same = "2024-05-01T10:00:00Z", "2024-05-01T12:00:00+02:00"
+    with opened(place) as store:
+        store.put(ANA, first, {"text": "Breakfast."})
+        store.put(ANA, same, {"text": "Lunch."})
+        assert [store.get(ANA, key).value["text"] for key in (first, same)] == ["Breakfast.", "Lunch."]
+        store.delete(ANA, "2024-05-01T10:00:00+00:00")
+        store.delete(ANA, same)
+        assert [item and item.key for item in (store.get(ANA, first), store.get(ANA, same))] == [first, None]
+
+
+def test_values_that_are_put_in_the_same_second_are_not_consolidated_again(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewound: list[str] = []
+    monkeypatch.setattr(rewind, "remove_nodes_of", lambda connection, space, early: rewound.append(early))
+    with opened(place) as store:
+        for key in ("m3", "m1", "m2", "m0"):
+            store.put(ANA, key, {"text": f"Value {key}."})
+        assert told(store.search(ANA)) == [(ANA, f"m{i}", repr({"text": f"Value m{i}."})) for i in range(4)]
+    assert rewound == []
 
 
 def test_a_value_is_found_by_meaning_key_and_fields_and_replaced_and_deleted(place: Path) -> None:

@@ -251,6 +251,25 @@ def test_turn_by_turn_only_what_a_turn_reaches_is_encoded_and_the_words_are_coun
         assert counts.turns == max(each for each in whole if each <= count)
 
 
+@pytest.mark.parametrize("count", [12, 40], ids=["neighbours of what has changed", "whole space"])
+def test_turns_that_a_late_one_has_made_anew_keep_their_rows_in_the_index(count: int, place: Place) -> None:
+    turns = long_talk(count)
+    place.say(*turns[:5], *turns[6:-1])
+    place.live.update()
+    place.say(turns[-1])
+    place.say(TURNS[OTHER_SPACE][0])  # else the new nodes could get the keys of the old ones
+    for _ in range(3):  # a space that is asked again is kept in memory
+        place.live.current(place.store.standings([SPACE]))
+    before = {*place.store.snapshot(SPACE).keys.tolist()}
+    place.say(turns[5])
+    assert not before & {*place.store.snapshot(SPACE).keys.tolist()}  # all nodes, under the same IDs
+    place.live.current(place.store.standings([SPACE]))
+    place.live.update()
+    assert all(found.is_clean for found in place.live.verify([SPACE]))
+    fresh = LiveEmbeddings(place.store, place.index, place.checkpoint, ENCODER)
+    assert found_of(place, SPACE, live=fresh) == {turn.turn_id for turn in turns}
+
+
 def test_a_space_whose_words_were_counted_again_but_not_written_is_written_whole_by_the_next(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
