@@ -13,6 +13,8 @@ from locigraph import Memory
 from locigraph.assembly.strategies import recalled
 from locigraph.kg.errors import LocigraphError, StoreError
 from locigraph.kg.store import Store
+from locigraph.retrieval.errors import IndexUnavailableError
+from locigraph.retrieval.index.descriptions import DescriptionIndexer
 from locigraph.scripts.commands.memory.forget import forget
 from locigraph.scripts.commands.memory.recall import recall
 from tests.faults.residue import files_with
@@ -138,6 +140,16 @@ def test_a_turn_whose_time_has_come_is_in_no_answer_and_then_in_no_file(place: P
     assert files_with(place, "zebrafish", []) == []
 
 
+@pytest.mark.parametrize("limit", ["knowledge_node", {"$ne": "episode"}], ids=str)
+def test_what_was_replaced_says_so_also_where_turns_are_left_out(limit: Any, place: Path) -> None:
+    with opened(place) as memory:
+        memory.add(**TURN, text="I live in Lisbon now.", turn_id="t1", spoken_at="2024-01-01T10:00")
+        memory.add(**TURN, text="I live in Porto now.", turn_id="t2", spoken_at="2024-02-01T10:00")
+        found = memory.recall("Is it Lisbon?", space="ana", strategy="v1", filter={"$type": limit}, fold=None)
+        facts = [(hit.turn_ids, hit.superseded_by) for hit in found if hit.type == "knowledge_node"]
+        assert facts == [(("t2",), ()), (("t1",), ("t2",))]
+
+
 def test_an_erasure_that_fails_after_the_store_is_completed_by_the_next_one(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +168,30 @@ def test_an_erasure_that_fails_after_the_store_is_completed_by_the_next_one(
             patch.setattr(Store, "empty_log", lambda self: emptied.append(True))
             assert [memory.forget_expired(), memory.forget_expired()] == [0, 0]
         assert emptied == [True]
+
+
+def test_an_erasure_that_did_not_reach_the_index_is_completed_by_another_process(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: DescriptionIndexer, **options: object) -> int:
+        raise IndexUnavailableError("in use")
+
+    memory = opened(place)
+    memory.add(**TURN, text="I sold the blue bike.")
+    memory.add(**TURN, text="The zebrafish code is 7719.", expires_at=datetime.now(UTC))
+    memory.flush()
+    with monkeypatch.context() as patch:
+        patch.setattr(DescriptionIndexer, "drain", fail)
+        with pytest.raises(LocigraphError, match="not yet from the index"):
+            memory.forget_expired()
+        memory.close(flush=False)
+    with Store(place / "memory.sqlite", access="read") as store:
+        assert store.has_forgotten()
+    with opened(place) as memory:
+        assert memory.forget_expired() == 0
+    with Store(place / "memory.sqlite", access="read") as store:
+        assert not store.has_forgotten()
+    assert files_with(place, "zebrafish", []) == []
 
 
 def test_a_space_whose_turns_have_all_expired_keeps_its_owner(place: Path) -> None:
