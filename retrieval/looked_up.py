@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Self
 
 from locigraph.kg.language.mentions import capitalised
@@ -74,10 +75,12 @@ class LookedUp:
         sought: Groups of terms that are looked up together; none if the question looks nothing up.
         full_names: The terms of each name of several words. If a speaker has only a part of one, as a namesake has,
             what the speaker with all of it said gets the bonus of a name.
+        depth: Number of hits among which something is sought; 0 if nothing is.
     """
 
-    sought: tuple[_Sought, ...]
+    sought: tuple[_Sought, ...] = ()
     full_names: tuple[frozenset[str], ...] = ()
+    depth: int = 0
 
     @classmethod
     def by(cls, question: str) -> Self:
@@ -94,26 +97,29 @@ class LookedUp:
             and question.strip()[-1:] not in "?？"
         ):
             typed = content.union(_pairs(terms(question)))
-            return cls((_Sought(typed, 2.0, most=3, is_any=True),) if typed else ())
-        runs = [terms(" ".join(run)) for marked, run in groupby(question.split(), _is_marked) if marked]
-        exact = frozenset(term for run in runs for term in (*run, *_pairs(run)) if " " in term or _has_digit(term))
+            return cls((_Sought(typed, 2.0, most=3, is_any=True),), depth=_FAR) if typed else cls()
+        marked = [(word, bool(capitalised(word)), any(map(str.isdigit, word))) for word in question.split()]
+        # Names and figures, of which several in a row belong together.
+        runs = [
+            terms(" ".join(word for word, *_ in run))
+            for is_marked, run in groupby(marked, lambda each: each[1] or each[2])
+            if is_marked
+        ]
+        found = [term for run in runs for term in (*run, *_pairs(run))]
+        exact = frozenset(term for term in found if " " in term or any(map(str.isdigit, term)))
         groups = [_Sought(exact, 1.0)]
         if not exact and len(content - _ASKING) <= _FEW_TERMS:
             groups.append(_Sought(content - _ASKING, 0.7, is_whole=True))
         named = [word for word, is_first in capitalised(question) if not is_first]
         groups.append(_Sought(frozenset(terms(" ".join(named))), 0.2, depth=_NEAR, most=1, is_any=True))
-        names = [frozenset(terms(" ".join(run))) for is_name, run in groupby(question.split(), _is_name) if is_name]
-        return cls(tuple(group for group in groups if group.terms), tuple(name for name in names if len(name) > 1))
-
-    @property
-    def terms(self) -> frozenset[str]:
-        """All that is sought: terms, and pairs of them, joined by a blank."""
-        return frozenset(term for group in self.sought for term in group.terms)
-
-    @property
-    def depth(self) -> int:
-        """Number of hits among which it is sought; 0 if nothing is."""
-        return max((group.depth for group in self.sought), default=0)
+        names = [
+            frozenset(terms(" ".join(word for word, *_ in run)))
+            for is_name, run in groupby(marked, itemgetter(1))
+            if is_name
+        ]
+        sought = tuple(group for group in groups if group.terms)
+        depth = max((group.depth for group in sought), default=0)
+        return cls(sought, tuple(name for name in names if len(name) > 1), depth)
 
     def first(self, hits: Sequence[Hit]) -> tuple[Hit, ...]:
         """The same hits; those among the first ``depth`` that have what is looked up stand further up.
@@ -126,8 +132,11 @@ class LookedUp:
         for group in self.sought:
             for place, bonus in enumerate(group.bonuses(having[: group.depth])):
                 bonuses[place] += bonus
-        for place in self._of_namesakes(best[:_NEAR]):
-            bonuses[place] = max(bonuses[place], 0.2)
+        speakers = [{*terms(hit.text.partition(": ")[0])} for hit in best[:_NEAR]] if self.full_names else []
+        ambiguous = [name for name in self.full_names if any(name & each and not name <= each for each in speakers)]
+        for place, speaker in enumerate(speakers):
+            if any(name <= speaker for name in ambiguous):
+                bonuses[place] = max(bonuses[place], 0.2)
         raised = [
             replace(hit, score=hit.score + bonus, signals={**hit.signals, "looked_up": bonus}) if bonus else hit
             for hit, bonus in zip(best, bonuses, strict=True)
@@ -139,8 +148,12 @@ class LookedUp:
         for place, hit in enumerate(hits):
             if place in (0, _NEAR):
                 sought = frozenset(term for group in self.sought if group.depth > place for term in group.terms)
-                # Dividing a text into terms takes long, so most are left out before, by the beginnings of the words.
-                needed = [[_beginning(word) for word in term.split()] for term in sought]
+                # Dividing a text into terms takes long, so most are left out before, by the beginnings of the words: of
+                # an English word and its stem at most the last letter differs, but for "dying" and the like.
+                needed = [
+                    [word if not word.isalpha() else word[:-1] if len(word) > 3 else word[:1] for word in term.split()]
+                    for term in sought
+                ]
             text = hit.text.lower()
             may_have = any(all(part in text for part in parts) for parts in needed)
             if may_have or not (text.isascii() or _OTHER_LETTER.search(text) is None):
@@ -149,34 +162,6 @@ class LookedUp:
             else:
                 yield frozenset()
 
-    def _of_namesakes(self, hits: Sequence[Hit]) -> list[int]:
-        """Which hits were said by somebody of a full name, where others have only a part of it."""
-        if not self.full_names:
-            return []
-        speakers = [set(terms(hit.text.partition(": ")[0])) for hit in hits]
-        ambiguous = [name for name in self.full_names if any(name & each and not name <= each for each in speakers)]
-        return [place for place, each in enumerate(speakers) if any(name <= each for name in ambiguous)]
-
 
 def _pairs(found: Sequence[str]) -> list[str]:
     return [f"{first} {second}" for first, second in pairwise(found)]
-
-
-def _beginning(term: str) -> str:
-    """What every English word begins with that has a stem: at most its last letter is another, but for "dying"."""
-    if _has_digit(term):
-        return term
-    return term[:-1] if len(term) > 3 else term[:1]
-
-
-def _has_digit(word: str) -> bool:
-    return any(map(str.isdigit, word))
-
-
-def _is_name(word: str) -> bool:
-    return bool(capitalised(word))
-
-
-def _is_marked(word: str) -> bool:
-    """Whether it is a name or a figure, of which several in a row belong together."""
-    return _is_name(word) or _has_digit(word)

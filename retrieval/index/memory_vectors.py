@@ -18,6 +18,7 @@ from locigraph.kg.times import epoch
 from locigraph.kg.types import NodeId
 from locigraph.retrieval.protocols import SearchFilter, VectorMatch
 
+_BLOCK = 16
 _FEW = 8  # of so many rows one has to be searched for, to look up which these are
 _ROW_BYTES = 500  # of a row's objects, without its vector
 
@@ -142,7 +143,9 @@ class MemoryVectors:
         rows = self._rows.get(scope.space, [])
         if not rows:
             return []
-        scores = _inner_products(self._room[scope.space][:, : len(rows)], vector)
+        # Of whole blocks, at whose ends processors round otherwise: equal vectors are to have equal scores.
+        blocks = self._room[scope.space][:, : len(rows) + -len(rows) % _BLOCK]
+        scores = _inner_products(blocks, vector)[: len(rows)]
         latest = None if scope.as_of is None else epoch(scope.as_of)
         matches: list[VectorMatch] = []
         only = scope.only
@@ -177,7 +180,8 @@ def _inner_products(columns: NDArray[np.float32], vector: NDArray[np.float32]) -
 
 def _capacity(rows: int) -> int:
     """Rows for which there is room once there are so many: some more, so that adding one seldom copies them."""
-    return rows + rows // 4 + 8
+    wanted = rows + rows // 4 + 8
+    return wanted + -wanted % _BLOCK
 
 
 def _best_of(scores: NDArray[np.float32], places: Sequence[int], top_k: int) -> Iterator[int]:

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locigraph.kg.language.terms import terms
 from locigraph.kg.types import NodeId, TurnId
-from locigraph.retrieval.looked_up import LookedUp, _beginning
+from locigraph.retrieval.looked_up import LookedUp
 from locigraph.retrieval.protocols import Hit
 
 
@@ -46,7 +45,7 @@ def test_what_is_looked_up_are_typed_words_and_in_a_sentence_names_figures_and_i
     question: str, sought: set[str], depth: int
 ) -> None:
     found = LookedUp.by(question)
-    assert found.terms == sought
+    assert {term for group in found.sought for term in group.terms} == sought
     assert found.depth == depth
 
 
@@ -79,9 +78,10 @@ def test_of_a_question_with_one_rare_word_and_one_that_many_have_neither_counts(
     assert order("Who sold the kestrel?", *["Ben: sold"] * 9, "Ben: kestrel") == [*range(10)]
 
 
-@given(st.from_regex(r"[a-z]{1,20}", fullmatch=True))
-def test_no_word_is_left_out_by_what_its_stem_begins_with(word: str) -> None:
-    assert all(_beginning(term) in word for term in terms(word))
+@given(st.from_regex(r"[a-z]{1,20}", fullmatch=True) | st.sampled_from(["dying", "happy", "hoping", "skies", "4x4"]))
+def test_no_word_is_missed_by_what_its_stem_begins_with(word: str) -> None:
+    if LookedUp.by(word).sought:  # no function word
+        assert order(word, "Ben: 12", f"Ben: it is {word}") == [1, 0]
 
 
 def test_what_has_the_word_that_was_typed_comes_first() -> None:

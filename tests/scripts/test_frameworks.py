@@ -69,10 +69,11 @@ def memory(place: Path) -> Iterator[Memory]:
 @FRAMEWORKS
 def test_a_retriever_finds_what_the_memory_recalls_with_all_that_a_hit_says(framework: Any, memory: Memory) -> None:
     invoke, awaited = framework(memory, "ana", top_k=2, strategy="v2")
-    recalled = memory.recall(QUESTION, space="ana", top_k=2, strategy="v2")
+    # The second time it is answered from memory, where products are added up in another order than in the index.
+    _, recalled = (memory.recall(QUESTION, space="ana", top_k=2, strategy="v2") for _ in range(2))
     expected = [
         (hit.node_id, hit.text, {"space": "ana", "turn_ids": [*hit.turn_ids], "score": hit.score,
-                                 "signals": {"graph": hit.score}, "strategy": "v2"})
+                                 "signals": {**hit.signals}, "strategy": "v2"})
         for hit in recalled
     ]  # fmt: skip
     for found in (invoke(QUESTION), asyncio.run(awaited(QUESTION))):

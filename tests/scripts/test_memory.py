@@ -79,7 +79,7 @@ def test_what_is_added_is_found_by_v2_at_the_very_next_recall(place: Path) -> No
 def test_hits_have_text_turns_score_and_signals_and_are_json(place: Path) -> None:
     with opened(place) as memory:
         turn_id = memory.add(**SALE)
-        (hit,) = memory.recall("Who bought the bike?", space="ana")
+        (hit,) = memory.recall("Who bought that shiny blue bike?", space="ana")
     assert (hit.turn_ids, hit.text) == ((turn_id,), "Ana: I sold the blue bike to Tom.")
     assert json.loads(json.dumps(hit.as_json()))["signals"] == {"graph": hit.score}
 

@@ -98,12 +98,13 @@ def test_a_trained_reranker_puts_first_what_a_search_cannot_tell_apart(base: str
     assert sorted(texts, key=lambda text: -fresh[texts.index(text)]) != [each.text for each in ranked]
 
 
-def test_hits_beyond_its_depth_keep_their_order_and_scores(base: str, tmp_path: Path) -> None:
+def test_hits_beyond_its_depth_keep_their_order_and_distances(base: str, tmp_path: Path) -> None:
     made = trained(base, tmp_path, dataclasses.replace(CONFIG, epochs=1, shown=2))
     reranker = LearntReranker(made)
-    hits = [hit(text, "episode") for text in ("Ann: a", "Ann: b", "Ann: c", "Ann: d")]
+    hits = [dataclasses.replace(hit(f"Ann: {n}", "episode"), score=4.0 - n) for n in range(4)]
     ranked = reranker.rerank("which", hits, [each.text for each in hits])
-    assert ranked[2:] == hits[2:]
+    assert [each.node_id for each in ranked[2:]] == [each.node_id for each in hits[2:]]
+    assert [each.score - ranked[1].score for each in ranked[2:]] == pytest.approx([-1.0, -2.0])
     assert reranker.rerank("which", [], []) == []
 
 
