@@ -21,7 +21,7 @@ from locigraph.retrieval.protocols import Retriever
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 
 #: Options that only say where files are, and do not affect the results.
-_PLACES = {"output", "cache", "keep", "runs", "stores", "tested", "tested_stores", "contexts"}
+_PLACES = {"store", "output", "cache", "keep", "runs", "stores", "tested", "tested_stores", "contexts"}
 
 
 def add_corpus(parser: argparse.ArgumentParser) -> None:
@@ -108,8 +108,12 @@ def write(
         return
     manifest = provenance.manifest(
         seed,
-        options={name: value for name, value in vars(options).items() if name not in _PLACES},
-        corpora=[{"path": corpus.path, "sha256": corpus.sha256} for corpus in corpora],
+        options={
+            name: Path(value).name if name == "corpus" else value
+            for name, value in vars(options).items()
+            if name not in _PLACES
+        },
+        corpora=[corpus.source for corpus in corpora],
         text_encoder=text_encoder,
     )
     options.output.parent.mkdir(parents=True, exist_ok=True)

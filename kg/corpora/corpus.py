@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
+from pathlib import Path
 
 from locigraph.kg.errors import CorpusFormatError, nearest
 from locigraph.kg.types import NAME_RULE, Question, SpaceId, Turn, TurnId, is_name
@@ -98,6 +99,11 @@ class Corpus:
     left_out: Mapping[str, int] = field(default_factory=dict)
     unanswerable: tuple[Question, ...] = ()
     corrections: Mapping[str, tuple[TurnId, ...]] = field(default_factory=dict)
+
+    @property
+    def source(self) -> dict[str, str]:
+        """Name and hash of the file, for records and manifests: its folder says nothing on other machines."""
+        return {"path": Path(self.path).name, "sha256": self.sha256}
 
     @cached_property
     def texts(self) -> dict[str, dict[str, str]]:

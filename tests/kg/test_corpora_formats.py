@@ -8,7 +8,7 @@ import pytest
 
 from locigraph.kg.corpora import FORMATS, Conversation, Corpus, CorpusFormat, load_corpus
 from locigraph.kg.corpora.parsing import Utterance, number_turns
-from locigraph.kg.errors import CorpusFormatError
+from locigraph.kg.errors import CorpusFormatError, nearest
 from locigraph.kg.registry import UnknownNameError
 from locigraph.kg.types import Question, SpaceId, TurnId
 
@@ -46,6 +46,18 @@ def test_corrections_are_read_by_the_format_and_refused_by_one_that_has_none(pat
     FORMATS.remove("toy")
     FORMATS.add(CorpusFormat("toy", read_lines, with_corrections=lambda corpus, path: replace(corpus, notes=(path,))))
     assert load_corpus("toy", path, corrections="x").notes == ("x",)
+
+
+def test_records_name_the_file_without_its_folder(path: str) -> None:
+    corpus = load_corpus("toy", path)
+    assert corpus.source == {"path": Path(path).name, "sha256": corpus.sha256}
+    assert corpus.path == path
+
+
+def test_a_hint_for_a_wrong_name_compares_it_with_a_bounded_number_of_names() -> None:
+    names = [f"user-{n}" for n in range(3_000)] + ["harbour"]
+    assert nearest("harbor", names) == "; nearest is 'harbour'"
+    assert nearest("zebra", names) == "; known: 'harbour', 'user-0', 'user-1', 'user-10', 'user-100', ..."
 
 
 def test_an_unknown_format_lists_the_known_names() -> None:

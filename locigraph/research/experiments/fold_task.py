@@ -161,7 +161,7 @@ def fold_trainer(
         views,
         trainer,
         encoder=encoder,
-        details=provenance.manifest(seed, corpus={"path": corpus.path, "sha256": corpus.sha256}),
+        details=provenance.manifest(seed, corpus=corpus.source),
         also=also,
         writer=writer,
         experiment=experiment,

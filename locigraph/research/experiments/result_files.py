@@ -80,7 +80,8 @@ def write_results(
     results: Results = {
         **summarise(questions, runs, comparisons=pairs, left_out=left_out, seed=seed),
         "corpus": {
-            "path": corpus.path, "sha256": corpus.sha256, "questions": len(corpus.questions), "skipped": corpus.skipped,
+            "path": corpus.source["path"], "sha256": corpus.sha256, "questions": len(corpus.questions),
+            "skipped": corpus.skipped,
         },
         "manifest": manifest,
         "notes": said,

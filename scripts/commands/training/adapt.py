@@ -50,7 +50,7 @@ def adapt(
     from locigraph.training.adapter import train_adapter  # imports PyTorch
 
     with learning.training_sets(loaded, store, also, None, validation=validation) as sets:
-        details = provenance.manifest(seed, corpus={"path": loaded.path, "sha256": loaded.sha256})
+        details = provenance.manifest(seed, corpus=loaded.source)
         run = TrainingRun(Path(output), trainer, seed, details, name="adapter")
         trained = train_adapter(sets, adapter, run, model=encoder)
     print(f"adapter {trained.version} in {trained.folder}: {validated(trained.details['validation'])}")

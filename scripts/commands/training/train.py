@@ -61,7 +61,7 @@ def train(
 
         from locigraph.training.graph_training import train_checkpoint  # imports Lightning
 
-        details = provenance.manifest(seed, corpus={"path": loaded.path, "sha256": loaded.sha256})
+        details = provenance.manifest(seed, corpus=loaded.source)
         run = TrainingRun(Path(output), trainer, seed, details)
         checkpoint = train_checkpoint(sets, settings, run, encoder=text_encoder, with_fusion=True, writer=questions_by)
     print(f"checkpoint {checkpoint.version} in {Path(output) / 'checkpoint'}")

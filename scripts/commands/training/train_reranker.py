@@ -54,7 +54,7 @@ def train_reranker(
 
     with learning.training_sets(loaded, store, also, encoder, validation=validation) as sets:
         refuse_validation_on_adapter_data(text_encoder.adapter, sets)
-        details = provenance.manifest(seed, corpus={"path": loaded.path, "sha256": loaded.sha256})
+        details = provenance.manifest(seed, corpus=loaded.source)
         run = TrainingRun(Path(output), trainer, seed, details, name="reranker")
         trained = training.train_reranker(
             sets,
