@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from benchmarks import records
 from locigraph import Memory
-from locigraph.kg.corpora import load_corpus
+from locigraph.kg.corpora import Corpus, load_corpus
 
 _SPACE = "lookups"
 _SESSION = 20  # turns
@@ -77,18 +77,21 @@ def look_ups(texts: Sequence[str]) -> list[list[LookUp]]:
         ("number", "It came to {} then.", ("What came to {}?", "What is {}?", "Was it {} then?", "{}"), numbers),
         ("date", "It began on {}.", ("What began on {}?", "What was on {}?", "What happened on {}?", "{}"), dates),
     )
+    joined = "\n".join(texts)
     found = [
-        [LookUp(kind, said.format(it), asked[i // len(_LENGTHS) % len(asked)].format(it)) for i, it in enumerate(its)]
+        [
+            LookUp(kind, said.format(it), asked[i // len(_LENGTHS) % len(asked)].format(it))
+            for i, it in enumerate(it for it in its if it not in joined)
+        ]
         for kind, said, asked, its in made
     ]
     assert min(map(len, found)) >= count, "too few of a kind are in no text of the corpora"
     return [each[:count] for each in found]
 
 
-def talk(turns: int) -> tuple[list[dict[str, Any]], dict[str, tuple[LookUp, int]]]:
+def talk(turns: int, loaded: Sequence[Corpus]) -> tuple[list[dict[str, Any]], dict[str, tuple[LookUp, int]]]:
     """Turns of one space, and by turn ID the look-up that a turn holds and about how many words it has."""
     rng = random.Random(1)
-    loaded = [load_corpus("jsonl", name) for name in ("threads", "voices", "duets", "projects")]
     texts = [turn.text for corpus in loaded for each in corpus.conversations for turn in each.turns if turn.text]
     rng.shuffle(texts)
     hidden = [
@@ -129,7 +132,8 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=1_000, help="number of turns in the space")
     parser.add_argument("--strategies", nargs="+", default=["bm25", "dense", "v1", "v2"], help="strategies to compare")
     options = records.options_of(parser)
-    turns, held = talk(options.turns)
+    loaded = [load_corpus("jsonl", name) for name in ("threads", "voices", "duets", "projects")]
+    turns, held = talk(options.turns, loaded)
     first: dict[str, set[str]] = {}
     with (
         tempfile.TemporaryDirectory(prefix="locigraph-lookups-") as folder,
@@ -146,7 +150,7 @@ def main() -> None:
     rows = _rows(held, first)
     for row in rows:
         print(f"{row['of']:<8}{row['asked']:>5}", *(f"{name} {share:.3f}" for name, share in row["first"].items()))
-    records.write(options, {"rows": rows})
+    records.write(options, {"rows": rows}, corpora=loaded)
 
 
 def _first(memory: Memory, question: str, strategy: str) -> Sequence[str]:

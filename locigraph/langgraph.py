@@ -132,7 +132,7 @@ class MemoryStore(BaseStore):
             memory.add(
                 space=space,
                 # Of its own, since values do not belong together, and in the order in which they come.
-                session=f"{now} {op.key}",
+                session=now,
                 speaker=self._speaker,
                 text=self._text(op) or op.key,
                 spoken_at=at,

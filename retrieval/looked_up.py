@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Self
 
+from locigraph.kg.language.languages import ENGLISH, language_of
 from locigraph.kg.language.mentions import capitalised
 from locigraph.kg.language.terms import content_words, terms
 from locigraph.kg.language.tokens import words
@@ -23,16 +24,21 @@ from locigraph.retrieval.protocols import Hit
 _FAR, _NEAR = 1_000, 50
 _MOST_WORDS = 4  # of a question that is nothing but words to be found
 _FEW_TERMS = 2  # of a question that asks for nothing else
-#: Terms of words that ask, and say nothing of what is asked for.
+_IRREGULAR = frozenset(["die", "lie", "tie"])
+_MOST_SOUGHT = 32  # figures, and names: a question may be a whole text
+#: Terms of words that ask, and say nothing of what is asked for; and of times, which vectors know.
 _ASKING = frozenset(
     terms(
         "say said says mention mentioned talk talked tell told ask asked hear heard discuss discussed happen happened "
         "know knew remember recall come came see saw seen think thought find found anyone anybody someone anything "
-        "something ever last first time word"
+        "something ever last first next time word when day week month year today yesterday tomorrow morning afternoon "
+        "evening night weekend monday tuesday wednesday thursday friday saturday sunday january february march april "
+        "may june july august september october november december spring summer autumn fall winter"
     )
 )
 _RARE = 0.003  # share of the hits in which a figure, a full name or the only word of a question occurs
-_OTHER_LETTER = re.compile(r"[^\W\x00-\x7f]")  # stems of other languages may begin otherwise than their words
+# Stems of other languages may begin otherwise than their words, and accents may be signs of their own.
+_OTHER_LETTER = re.compile(r"[^\W\x00-\x7f]|[\u0300-\u036f]")
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ class _Sought:
 
     Attributes:
         terms: Terms, and pairs of terms that stand side by side.
-        bonus: What a hit gets that has all of them that tell hits apart.
+        bonus: What a hit gets that has all of them that tell hits apart; one that has some gets a share.
         depth: Number of hits among which they are sought.
         most: In how many of these a term may occur to tell hits apart; None for ``_RARE`` of them.
         is_whole: Whether none is looked up unless all of them tell hits apart.
@@ -62,8 +68,7 @@ class _Sought:
         telling = {term for term in self.terms if count[term] <= most}
         if not telling or (self.is_whole and telling < self.terms):
             return [0.0] * len(having)
-        present = self.terms if self.is_whole else {term for term in telling if count[term]}
-        shares = (len(telling.intersection(found)) / max(1, len(present)) for found in having)
+        shares = (len(telling.intersection(found)) / len(telling) for found in having)
         return [self.bonus * (float(share > 0) if self.is_any else share) for share in shares]
 
 
@@ -97,7 +102,7 @@ class LookedUp:
             and question.strip()[-1:] not in "?？"
         ):
             typed = content.union(_pairs(terms(question)))
-            return cls((_Sought(typed, 2.0, most=3, is_any=True),), depth=_FAR) if typed else cls()
+            return cls((_Sought(typed, 2.0, most=3),), depth=_FAR) if typed else cls()
         marked = [(word, bool(capitalised(word)), any(map(str.isdigit, word))) for word in question.split()]
         # Names and figures, of which several in a row belong together.
         runs = [
@@ -106,11 +111,11 @@ class LookedUp:
             if is_marked
         ]
         found = [term for run in runs for term in (*run, *_pairs(run))]
-        exact = frozenset(term for term in found if " " in term or any(map(str.isdigit, term)))
+        exact = frozenset([term for term in found if " " in term or any(map(str.isdigit, term))][:_MOST_SOUGHT])
         groups = [_Sought(exact, 1.0)]
-        if not exact and len(content - _ASKING) <= _FEW_TERMS:
+        if not exact and len(content - _ASKING) <= _FEW_TERMS and language_of(question) is ENGLISH:
             groups.append(_Sought(content - _ASKING, 0.7, is_whole=True))
-        named = [word for word, is_first in capitalised(question) if not is_first]
+        named = [word for word, is_first in capitalised(question) if not is_first][:_MOST_SOUGHT]
         groups.append(_Sought(frozenset(terms(" ".join(named))), 0.2, depth=_NEAR, most=1, is_any=True))
         names = [
             frozenset(terms(" ".join(word for word, *_ in run)))
@@ -127,7 +132,19 @@ class LookedUp:
         Their score is raised by the bonus, which the signal ``looked_up`` names.
         """
         best = hits[: self.depth]
-        having = [*self._had(best)]
+        having: list[frozenset[str]] = []  # what each hit has of what is sought
+        for place, hit in enumerate(best):
+            if place in (0, _NEAR):
+                sought = frozenset(term for group in self.sought if group.depth > place for term in group.terms)
+                # Dividing a text into terms takes long, so most are left out before, by the beginnings of the words.
+                needed = [[re.compile(_beginning(word)).search for word in term.split()] for term in sought]
+            text = hit.text.lower()
+            may_have = any(all(has(text) for has in parts) for parts in needed)
+            if may_have or not (text.isascii() or _OTHER_LETTER.search(text) is None):
+                found = terms(hit.text)
+                having.append(sought.intersection((*found, *_pairs(found))))
+            else:
+                having.append(frozenset())
         bonuses = [0.0] * len(best)
         for group in self.sought:
             for place, bonus in enumerate(group.bonuses(having[: group.depth])):
@@ -143,25 +160,18 @@ class LookedUp:
         ]
         return (*sorted(raised, key=lambda hit: -hit.score), *hits[self.depth :])
 
-    def _had(self, hits: Sequence[Hit]) -> Iterator[frozenset[str]]:
-        """What each hit has of what is sought."""
-        for place, hit in enumerate(hits):
-            if place in (0, _NEAR):
-                sought = frozenset(term for group in self.sought if group.depth > place for term in group.terms)
-                # Dividing a text into terms takes long, so most are left out before, by the beginnings of the words: of
-                # an English word and its stem at most the last letter differs, but for "dying" and the like.
-                needed = [
-                    [word if not word.isalpha() else word[:-1] if len(word) > 3 else word[:1] for word in term.split()]
-                    for term in sought
-                ]
-            text = hit.text.lower()
-            may_have = any(all(part in text for part in parts) for parts in needed)
-            if may_have or not (text.isascii() or _OTHER_LETTER.search(text) is None):
-                found = terms(hit.text)
-                yield sought.intersection((*found, *_pairs(found)))
-            else:
-                yield frozenset()
-
 
 def _pairs(found: Sequence[str]) -> list[str]:
     return [f"{first} {second}" for first, second in pairwise(found)]
+
+
+def _beginning(term: str) -> str:
+    """A pattern of what every word begins with that has this stem.
+
+    Of an English word and its stem at most the last letter differs, but for "dying" and the like.
+    """
+    if not term.isascii():
+        return re.escape(term[:-1] or term)
+    if not term.isalpha():
+        return rf"\b{re.escape(term)}\b"
+    return rf"\b{term[:1] if term in _IRREGULAR else term[:-1] if len(term) > 2 else term}"

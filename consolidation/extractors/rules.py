@@ -197,7 +197,7 @@ class _Reading(NamedTuple):
     topics: tuple[Topic, ...]
 
 
-@lru_cache(maxsize=2**10)  # each turn is read twice, in ``expected_texts`` and in ``plan``
+@lru_cache(maxsize=2**14)  # each turn is read twice, in ``expected_texts`` and in ``plan``
 def _read(turn: Turn, names: NameFinder) -> _Reading:
     return _Reading(tuple(_memorable(turn)), _mentions(turn, names), _topics(turn))
 

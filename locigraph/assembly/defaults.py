@@ -87,13 +87,15 @@ def encoder_settings(given: EncoderSettings, store: Store, checkpoint: str | Non
         adapter = shipped_adapter(model) if held["adapter"] == _SHIPPED else held["adapter"]
     else:
         adapter = shipped_adapter(model)
+        if adapter is not None and not Path(adapter).is_dir():
+            adapter = None
     return replace(found, adapter=adapter)
 
 
 def shipped_adapter(model: str) -> str | None:
     """Folder of the adapter that comes with the package for a text encoder; None if there is none."""
     pair = SHIPPED_PAIRS.get(model)
-    return str(pair.adapter) if pair is not None and pair.adapter.is_dir() else None
+    return None if pair is None else str(pair.adapter)
 
 
 def _text_encoder_of(checkpoint: Path) -> str:

@@ -223,10 +223,13 @@ def start_from(model: SentenceTransformer, adapter: TextAdapter) -> None:
     transformer = _transformer(model)
     own: dict[str, Any] = get_peft_model_state_dict(transformer)
     given = load_file(adapter.folder / _WEIGHTS)
-    if own.keys() != given.keys():
+    if given.keys() - own.keys():
         raise TextEncoderError(f"{adapter.folder}: the adapter changes other layers than {adapter.base!r} has")
     started = {}
     for name, value in own.items():
+        if name not in given:  # of a block that the adapter leaves as it was
+            started[name] = value.new_zeros(value.shape) if "lora_B" in name else value
+            continue
         part, whole = given[name], value.clone()
         rows, columns = part.shape
         if rows > whole.shape[0] or columns > whole.shape[1]:

@@ -92,6 +92,31 @@ def test_what_has_the_word_that_was_typed_comes_first() -> None:
     ]
 
 
+def test_of_typed_words_that_tells_most_which_has_most_of_them() -> None:
+    assert order("Anna Costa", "Ben: Eva Costa", "Ben: Anna Berg", "Ben: no", "Ben: Anna Costa")[0] == 3
+    assert order("order QX-4711", "Ben: in order to sleep", "Ben: no", "Ben: QX-4711")[0] == 2
+
+
+def test_a_part_of_a_date_or_code_that_nobody_says_counts_little() -> None:
+    for question, chance in (
+        ("What happened on 2024-03-20?", "Ben: I paid 20 euros"),
+        ("What did Anna do on 14 March?", "Ben: it is 14 now"),
+    ):
+        (first, *_) = LookedUp.by(question).first(hits_of(["Ben: no", chance]))
+        assert first.signals.get("looked_up", 0.0) <= 0.5
+
+
+@pytest.mark.parametrize("question", ["What happened in July?", "What happened last week?", "Wer hat das gesagt?"])
+def test_words_of_time_and_of_other_languages_are_no_only_words(question: str) -> None:
+    texts = ["Ben: no", "Ben: in July, last week", "Ben: Das hat er gesagt"]
+    assert all(hit.signals.get("looked_up", 0.0) <= 0.2 for hit in LookedUp.by(question).first(hits_of(texts)))
+
+
+def test_a_question_that_is_a_long_text_looks_up_a_bounded_number_of_figures() -> None:
+    text = " ".join(f"error {number}" for number in range(5_000)) + "?"
+    assert all(len(group.terms) <= 40 for group in LookedUp.by(text).sought)
+
+
 def test_who_is_named_in_full_comes_before_a_namesake() -> None:
     texts = ["Ben: Anna Berg was in Rome", "Ben: Anna Berg went home", "Ben: Anna Costa was in Oslo"]
     assert order("Where did Anna Costa spend her holiday?", *texts) == [2, 0, 1]

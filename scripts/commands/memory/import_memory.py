@@ -6,10 +6,10 @@ from locigraph.assembly.settings import REMEMBERED, EncoderSettings
 
 
 def import_memory(file: str, *, store: str = "data/graph.sqlite", encoder: EncoderSettings = REMEMBERED) -> None:
-    """Make a memory of an exported file, on any database: all of it or, after an error, nothing.
+    """Make a memory of an exported file, on any database: all rows or, after an error, none.
 
-    Vectors are made again: those of texts here, those of the graph and the index by locigraph verify, which also
-    checks them. Can be interrupted and run again.
+    Vectors are made again: those of texts here, after the rows, those of the graph and the index by locigraph verify,
+    which also checks them. Can be interrupted and run again.
 
     Args:
         file: File that locigraph export wrote.

@@ -77,6 +77,15 @@ def test_a_node_written_again_is_replaced_and_found_once() -> None:
     assert [(m.node_id, m.type, m.score) for m in found] == [("a", "reflection", 1.0), ("b", "episode", 0.0)]
 
 
+@pytest.mark.parametrize("count", [17, 50, 257])
+def test_equal_vectors_have_equal_scores_wherever_they_stand(count: int) -> None:
+    memory, (vector, query) = MemoryVectors(), np.random.default_rng(0).normal(size=(2, 384)).astype(np.float32)
+    memory.add("s", [(match(f"n{at:03d}"), 0) for at in range(count)], np.tile(vector, (count, 1)))
+    found = memory.search(query, SearchFilter("s"), top_k=count)
+    assert len({each.score for each in found}) == 1
+    assert [each.node_id for each in found] == [f"n{at:03d}" for at in range(count)]
+
+
 def test_equal_scores_are_sorted_by_id() -> None:
     memory = MemoryVectors()
     memory.add("harbor", [(match("b"), 0), (match("a"), 0)], np.full((2, 4), 0.5, dtype=np.float32))
