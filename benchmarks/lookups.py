@@ -41,7 +41,7 @@ _RARE = (  # more than are needed, since some are in the corpora
     "flugelhorn gyrfalcon halberd isotope jacaranda kaleidoscope lemur manatee obelisk periscope quetzal salamander"
 )
 _FIRST = ("Anna", "Bruno", "Clara", "Dario", "Elena", "Felix")
-_LAST = ("Costa", "Berg", "Novak", "Silva", "Keller", "Moreau", "Lindqvist")
+_LAST = ("Costa", "Berg", "Novak", "Silva", "Keller", "Moreau", "Lindqvist", "Okafor")
 _MONTHS = ("January", "March", "April", "June", "August", "October", "December")
 
 
@@ -66,9 +66,9 @@ def look_ups(texts: Sequence[str]) -> list[list[LookUp]]:
     count, rng = len(_LENGTHS) * _OF_EACH, random.Random(0)
     words = [word for word in _RARE.split() if word not in held]
     names = [f"{first} {last}" for first, last in product(_FIRST, _LAST)]
-    codes = [f"{rng.choice('BDKQXZ')}{rng.choice('CJTVW')}-{1_000 + 97 * i}" for i in range(count)]
-    numbers = [str(20_000 + 1_301 * i) for i in range(count)]
-    dates = [f"{1 + 3 * i % 28} {_MONTHS[i % 7]} {1_950 + i}" for i in range(count)]
+    codes = [f"{rng.choice('BDKQXZ')}{rng.choice('CJTVW')}-{1_000 + 97 * i}" for i in range(2 * count)]
+    numbers = [str(20_000 + 1_301 * i) for i in range(2 * count)]
+    dates = [f"{1 + 3 * i % 28} {_MONTHS[i % 7]} {1_900 + i}" for i in range(2 * count)]
     rng.shuffle(names)
     made = (
         ("word", "We saw the {} there.", ("Where was the {}?", "Who mentioned a {}?", "What of the {}?", "{}"), words),
