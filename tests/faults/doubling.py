@@ -42,6 +42,7 @@ from locigraph.kg.types import NodeId
 from locigraph.research.published.magma import intent_of
 from locigraph.retrieval.budgets import count_tokens
 from locigraph.retrieval.hit_filters import folded
+from locigraph.retrieval.looked_up import LookedUp
 from locigraph.retrieval.protocols import Hit
 from locigraph.retrieval.query_generator import generate_queries
 from locigraph.training.pseudo_questions import questions_about
@@ -146,6 +147,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "folding": lambda text: folded([_said("a", text), _said("b", f"{text}!")], [None, None]),
     "folding of many": lambda text: folded([_said(part, part) for part in text.split()], [None] * len(text.split())),
     "intent": intent_of,
+    "look-ups": lambda text: LookedUp.by(text).first([_said("a", text), _said("b", "Ana: no")]),
     "links": _links,
     "consolidation": _consolidated,
     "refusal": lambda text: _refused_parameter(text, {"max_tokens": 1, "temperature": 0}),
@@ -164,6 +166,7 @@ CALLED_BY = {
     "kg.language.foreign_times.names_a_time": "foreign names",
     **{f"kg.language.foreign_times.{name}": "foreign times" for name in ("rules", "tenses", "_value", "_english")},
     "kg.language.languages._scripts": "languages",
+    "retrieval.looked_up.first": "look-ups",
     "retrieval.index.milvus.owned": None,  # compiled from names that the system itself chooses
 }
 _START, _LARGEST, _LIMIT_S, _ATTEMPTS = 4_000, 64_000, 0.02, 2
