@@ -112,8 +112,7 @@ class MemoryStore(BaseStore):
         return found
 
     def _get(self, memory: Memory, op: GetOp) -> Item | None:
-        held = self._held(memory, self._space(op.namespace), {_KEY: op.key})
-        held = [turn for turn in held if turn.metadata[_KEY] == op.key]  # times that are equal are alike to a filter
+        held = self._turns_of(memory, self._space(op.namespace), op.key)
         return None if not held else _item(op.namespace, held[-1])
 
     def _put(self, memory: Memory, op: PutOp) -> None:
@@ -121,8 +120,7 @@ class MemoryStore(BaseStore):
             raise LocigraphError("the memory was opened with redact=True, so it cannot keep values as they are")
         space = self._space(op.namespace)
         # Also what an earlier put was interrupted before forgetting.
-        same = self._turns(memory, space, {_KEY: op.key})
-        before = [turn for turn in same if turn.metadata[_KEY] == op.key]
+        before = self._turns_of(memory, space, op.key)
         if op.value is not None:
             at = datetime.now(UTC)
             now = at.isoformat()
@@ -203,6 +201,11 @@ class MemoryStore(BaseStore):
         """The turns of values that satisfy a condition, oldest first; of a value that is being replaced the new one."""
         newest = {str(turn.metadata[_KEY]): turn for turn in self._turns(memory, space, condition)}
         return [*newest.values()]
+
+    def _turns_of(self, memory: Memory, space: str, key: str) -> list[Turn]:
+        """All turns of the value of a key, the last put at the end."""
+        same = self._turns(memory, space, {_KEY: key})
+        return [turn for turn in same if turn.metadata[_KEY] == key]  # times that are equal are alike to a filter
 
     def _turns(self, memory: Memory, space: str, condition: Mapping[str, Any]) -> list[Turn]:
         """All turns of values that satisfy a condition, those that were put last at the end."""

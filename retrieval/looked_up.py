@@ -23,6 +23,7 @@ from locigraph.retrieval.protocols import Hit
 
 _FAR, _NEAR = 1_000, 50
 _MOST_WORDS = 4  # of a question that is nothing but words to be found
+_OF_A_NAME = 0.2  # bonus
 _FEW_TERMS = 2  # of a question that asks for nothing else
 _IRREGULAR = frozenset(["die", "lie", "tie"])
 _MOST_SOUGHT = 32  # figures, and names: a question may be a whole text
@@ -95,13 +96,14 @@ class LookedUp:
         one or two words of content, these; and, of the best hits alone, names.
         """
         said = words(question)
-        content = frozenset(terms(question))
+        in_order = terms(question)
+        content = frozenset(in_order)
         if (
             len(said) <= _MOST_WORDS
             and len(content_words(question)) == len(said)
             and question.strip()[-1:] not in "?？"
         ):
-            typed = content.union(_pairs(terms(question)))
+            typed = content.union(_pairs(in_order))
             return cls((_Sought(typed, 2.0, most=3),), depth=_FAR) if typed else cls()
         marked = [(word, bool(capitalised(word)), any(map(str.isdigit, word))) for word in question.split()]
         # Names and figures, of which several in a row belong together.
@@ -116,7 +118,7 @@ class LookedUp:
         if not exact and len(content - _ASKING) <= _FEW_TERMS and language_of(question) is ENGLISH:
             groups.append(_Sought(content - _ASKING, 0.7, is_whole=True))
         named = [word for word, is_first in capitalised(question) if not is_first][:_MOST_SOUGHT]
-        groups.append(_Sought(frozenset(terms(" ".join(named))), 0.2, depth=_NEAR, most=1, is_any=True))
+        groups.append(_Sought(frozenset(terms(" ".join(named))), _OF_A_NAME, depth=_NEAR, most=1, is_any=True))
         names = [
             frozenset(terms(" ".join(word for word, *_ in run)))
             for is_name, run in groupby(marked, itemgetter(1))
@@ -153,7 +155,7 @@ class LookedUp:
         ambiguous = [name for name in self.full_names if any(name & each and not name <= each for each in speakers)]
         for place, speaker in enumerate(speakers):
             if any(name <= speaker for name in ambiguous):
-                bonuses[place] = max(bonuses[place], 0.2)
+                bonuses[place] = max(bonuses[place], _OF_A_NAME)
         raised = [
             replace(hit, score=hit.score + bonus, signals={**hit.signals, "looked_up": bonus}) if bonus else hit
             for hit, bonus in zip(best, bonuses, strict=True)

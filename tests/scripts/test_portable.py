@@ -137,10 +137,7 @@ def test_an_import_that_ends_while_vectors_are_made_goes_on_when_it_is_run_again
 ) -> None:
     file, second = str(tmp_path / "all.jsonl"), tmp_path / "second.sqlite"
     export_memory(output=file, store=str(filled))
-    with monkeypatch.context() as patched:
-        patched.setattr("locigraph.assembly.graphs.embed_all", _interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            import_memory(file, store=str(second))
+    _import_rows_alone(file, second, monkeypatch)
     import_memory(file, store=str(second))
     assert f"{second} holds {file} already" in capsys.readouterr().out
     assert without_identity(second) == without_identity(filled)
@@ -163,15 +160,20 @@ def test_vectors_that_an_import_did_not_make_are_made_also_when_something_was_fo
 ) -> None:
     file, second = str(tmp_path / "all.jsonl"), tmp_path / "memory.sqlite"
     export_memory(output=file, store=str(filled))
-    with monkeypatch.context() as patched:
-        patched.setattr("locigraph.assembly.graphs.embed_all", _interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            import_memory(file, store=str(second))
+    _import_rows_alone(file, second, monkeypatch)
     with Memory.open(second, checkpoint=None) as memory:
         space = memory.spaces()[0]
         gone, kept = memory.turns(space)[:2]
         assert memory.forget(space=space, turn_ids=[gone.turn_id])
         assert kept.turn_id in {turn for hit in memory.recall(kept.text, space=space) for turn in hit.turn_ids}
+
+
+def _import_rows_alone(file: str, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Import a file, and be interrupted when the vectors are to be made."""
+    with monkeypatch.context() as patched:
+        patched.setattr("locigraph.assembly.graphs.embed_all", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            import_memory(file, store=str(store))
 
 
 def _interrupted(*_: object) -> None:
