@@ -2,9 +2,9 @@
 
 Turns of the bundled corpora, over and over with other numbers, fill one space to each of the sizes. There, a few turns
 are added one by one. After each, v2 and v1 are asked at once, without a filter or with one that one in a hundred turns
-satisfies, in turn; then again when nothing is new, also with a filter that half of the turns satisfy. All times are of
-the processor, in milliseconds, the medians of the rounds. Vectors of texts are hashed words, so that no text encoder
-runs.
+satisfies, in turn; then again when nothing is new, also with a filter that half of the turns satisfy. At last
+a turn is added that is older than half of the others, and v2 is asked. All times are of the processor, in milliseconds,
+the medians of the rounds. Vectors of texts are hashed words, so that no text encoder runs.
 
 Beside them, the same texts in a matrix of NumPy (adding a row, and the product of the matrix with a question), and in
 LanceDB where that is installed (``pip install lancedb``; its table is optimised before each size).
@@ -165,6 +165,14 @@ def grown(sizes: Sequence[int], *, rounds: int) -> dict[int, dict[str, float]]:
                         # The filters in turn with none, with other words, so that no vector is in a cache.
                         for name, condition in _FILTERS.items():
                             work[f"{strategy} {name}"] = partial(ask, f"{rest} And {name}?", filter=condition)
+                    late = turn | {
+                        "turn_id": f"late{held}", "session": f"late{held}",
+                        "spoken_at": _BEGIN + timedelta(days=held // (2 * _SESSION), hours=1),
+                    }  # fmt: skip
+                    work["late add"] = partial(memory.add, **late)
+                    work["v2 after a late add"] = partial(
+                        memory.recall, f"Who talked about number {number}?", space=_SPACE, strategy="v2"
+                    )
                     query = encoder.encode([asked])[0]
                     work["numpy add"] = partial(np.append, matrix, encoder.encode([turn["text"]]), 0)
                     work["numpy recall"] = partial(_nearest, matrix, query)

@@ -51,9 +51,12 @@ class UpdateNode:
 
 @dataclass(frozen=True, slots=True)
 class SupersedeNode:
-    """A node that is no longer true: its valid time ends, and it is linked to its successor, a new node's ``ref``."""
+    """A node that is no longer true: its valid time ends, and it is linked to its successor, a new node's ``ref``.
 
-    id: NodeId
+    Of a late turn the new node may be the one that is no longer true, and its successor a node of a later turn.
+    """
+
+    id: NodeId | str
     successor: str
 
 
@@ -142,7 +145,13 @@ class ContextNode:
 
 
 def check_blueprint(
-    plan: Blueprint, *, turn_id: TurnId, turns: Container[TurnId], shown: Sequence[ContextNode], labels: Sequence[str]
+    plan: Blueprint,
+    *,
+    turn_id: TurnId,
+    turns: Container[TurnId],
+    shown: Sequence[ContextNode],
+    labels: Sequence[str],
+    later: Sequence[ContextNode] = (),
 ) -> None:
     """Check a plan against the schema and against the nodes that its architect was shown.
 
@@ -152,6 +161,7 @@ def check_blueprint(
         turns: The turns that may be sources of new nodes.
         shown: The nodes that the architect saw.
         labels: Known relation labels.
+        later: The nodes of later turns that it saw.
 
     Raises:
         BlueprintError: If a rule is broken; names the operation and the value.
@@ -167,7 +177,7 @@ def check_blueprint(
         _check_length(
             BlueprintError, f"description of coined label {coined.name!r}", coined.description, MAX_DESCRIPTION
         )
-    ids = {node.id for node in shown}
+    ids, said_later = ({node.id for node in nodes} for nodes in (shown, later))
     refs: set[str] = set()
     for number, operation in enumerate(plan.operations):
         where = f"operation {number} ({type(operation).__name__})"
@@ -176,10 +186,12 @@ def check_blueprint(
             refs.add(operation.ref)
     for number, operation in enumerate(plan.operations):
         where = f"operation {number} ({type(operation).__name__})"
-        if isinstance(operation, UpdateNode | SupersedeNode | ArchiveNode) and operation.id not in ids:
+        is_late = isinstance(operation, SupersedeNode) and operation.id in refs
+        if isinstance(operation, UpdateNode | SupersedeNode | ArchiveNode) and operation.id not in ids and not is_late:
             raise BlueprintError(f"{where}: id {operation.id!r} was not shown")
-        if isinstance(operation, SupersedeNode) and operation.successor not in refs:
-            raise BlueprintError(f"{where}: successor {operation.successor!r} is not a new node of this plan")
+        if isinstance(operation, SupersedeNode) and operation.successor not in (said_later if is_late else refs):
+            expected = "is not a node of a later turn" if is_late else "is not a new node of this plan"
+            raise BlueprintError(f"{where}: successor {operation.successor!r} {expected}")
         if isinstance(operation, AddRelation):
             if operation.label not in known:
                 raise BlueprintError(f"{where}: relation label {operation.label!r} is not in the schema")

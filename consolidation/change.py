@@ -55,18 +55,21 @@ class ChangeBuilder:
     def build(self) -> GraphChange:
         """Build the whole change."""
         turn = self._turn
-        if turn.turn_id not in self._state.episodes:  # a retried turn has its episode already
+        is_new = turn.turn_id not in self._state.episodes  # a retried turn has its episode already
+        if is_new:
             self._nodes.append(
                 NewNode(
                     EPISODE_REF, EPISODE, f"{turn.speaker} {turn.turn_id}", turn.utterance, (turn.turn_id,),
                     valid_from=turn.spoken_at, valid_to=turn.spoken_at, attributes={"speaker": turn.speaker},
                 )
             )  # fmt: skip
-        for step in (-1, 1):
-            neighbour = self._state.beside(turn, step)
-            if neighbour is not None:
-                ends = (neighbour, self._episode) if step < 0 else (self._episode, neighbour)
-                self._relations.append(NewRelation(ends[0], "NEXT", ends[1]))
+        before, after = (self._state.beside(turn, step) for step in (-1, 1))
+        if before is not None:
+            self._relations.append(NewRelation(before, "NEXT", self._episode))
+        if after is not None:
+            self._relations.append(NewRelation(self._episode, "NEXT", after))
+        if is_new and before is not None and after is not None:  # a late turn comes between them
+            self._dropped.append((before, "NEXT", after))
         for operation in self._plan.operations:
             if isinstance(operation, AddNode):
                 self._add(operation)
@@ -78,11 +81,7 @@ class ChangeBuilder:
                 attributes = {**self._state.planned[operation.id].attributes, ARCHIVED_BY: turn.turn_id}
                 self._amend(NodeUpdate(operation.id, status=NodeStatus.ARCHIVED, attributes=attributes))
             elif isinstance(operation, SupersedeNode):
-                # If turns come out of order, the fact must not end before both facts were known, as for the edge below.
-                end = max([turn.recorded_at, *self._state.known_since(operation.id, operation.successor)])
-                if (valid_to := self._state.end_if_superseded(operation.id, end)) is not None:
-                    self._amend(NodeUpdate(operation.id, valid_to=valid_to))
-                self._relations.append(NewRelation(operation.id, SUPERSEDED_BY, operation.successor))
+                self._supersede(operation)
         added = [op for op in self._plan.operations if isinstance(op, AddNode)]
         self._follow_by_later_events([op for op in added if op.type == "event_node"])
         for mention in self._plan.mentions:
@@ -116,6 +115,23 @@ class ChangeBuilder:
         earlier = self._state.event_before(turn) if operation.type == "event_node" else None
         if earlier is not None:
             self._relations.append(NewRelation(earlier, "PRECEDES", operation.ref))
+
+    def _supersede(self, operation: SupersedeNode) -> None:
+        # If turns come out of order, the fact must not end before both facts were known, as for the edge below.
+        end = max([self._turn.recorded_at, *self._state.known_since(operation.id, operation.successor)])
+        new = next((place for place, node in enumerate(self._nodes) if node.ref == operation.id), None)
+        if new is None:
+            known = NodeId(operation.id)
+            if (valid_to := self._state.end_if_superseded(known, end)) is not None:
+                self._amend(NodeUpdate(known, valid_to=valid_to))
+        elif self._nodes[new].type not in dated_types():
+            node = self._nodes[new]
+            self._nodes[new] = replace(node, valid_to=max(end, node.valid_from or end))
+        self._relations.append(NewRelation(operation.id, SUPERSEDED_BY, operation.successor))
+        if new is not None:  # a late fact comes between the one that it ends and the one that ends it
+            ended = (known for known in self._plan.operations if isinstance(known, SupersedeNode))
+            between = (NodeId(known.id) for known in ended if known.successor == operation.id)
+            self._dropped += [(known, SUPERSEDED_BY, NodeId(operation.successor)) for known in between]
 
     def _follow_by_later_events(self, events: list[AddNode]) -> None:
         """Insert the events of a retried turn into the PRECEDES chain, between earlier and later events."""

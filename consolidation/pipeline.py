@@ -125,7 +125,8 @@ class Consolidator:
         if isinstance(self._extractor, MeteredExtractor):
             _remember_version(self._store, space, self._extractor.version)
         state, self._cached_state = self._cached_state, None
-        if state is None or state.space != space or state.revision != revision:
+        is_current = state is not None and state.space == space
+        if state is None or not is_current or not (state.revision == revision or state.insert(pending, revision)):
             state, pending = self._read(space)
         state.extend(pending)
         left = len(pending) if most is None else most
@@ -165,10 +166,11 @@ class Consolidator:
             self._commit(turn, replace(verbatim, failure=str(error)), state)
 
     def _extract(self, turn: Turn, state: SpaceState) -> None:
-        shown = [state.planned[node_id] for node_id in self._context.find(turn, limit=_CONTEXT_NODES)]
+        found = self._context.find(turn, limit=_CONTEXT_NODES)
+        shown, later = ([state.planned[node_id] for node_id in ids] for ids in found)
         recent = state.recent(turn, _RECENT_TURNS)
         latest = [node for node in state.planned_by(recent) if node not in shown]
-        context = Context(tuple(shown), recent, tuple(latest), state.coined)
+        context = Context(tuple(shown), recent, tuple(latest), state.coined, tuple(later))
         plan, wording = self._plan_and_write(turn, context, state)
         change = ChangeBuilder(turn, plan, wording, state).build()
         self._commit(turn, replace(change, coined={label.name: label.description for label in plan.coined}), state)
@@ -181,9 +183,6 @@ class Consolidator:
         self._reply = None
         state.add_source(turn.turn_id, [u.id for u in change.updates if turn.turn_id in u.add_provenance])
         amended = [u for u in change.updates if u.description is not None or u.status is not None]
-        for edge in change.relations:
-            if edge.label == SUPERSEDED_BY:
-                state.supersede(NodeId(edge.source), turn.recorded_at)
         nodes = [_as_node(turn, n, ids[n.ref]) for n in change.nodes]
         nodes += [self._store.node(turn.space, u.id) for u in amended]
         if not nodes:
@@ -193,6 +192,9 @@ class Consolidator:
         blank = np.zeros_like(next((vector for vector in embeddings if vector is not None), np.zeros(0, np.float32)))
         vectors = np.stack([blank if vector is None else vector for vector in embeddings])
         state.learn(nodes, vectors)
+        for edge in change.relations:
+            if edge.label == SUPERSEDED_BY:
+                state.supersede(*(ids.get(end, NodeId(end)) for end in (edge.source, edge.target)))
         self._context.observe(turn.space, nodes, vectors)
 
     def _embedded(self, change: GraphChange) -> GraphChange:
@@ -214,7 +216,9 @@ class Consolidator:
             known = None
         plan = self._extractor.plan(turn, context) if known is None else known.plan
         labels = list(self._store.relation_labels(turn.space))
-        check_blueprint(plan, turn_id=turn.turn_id, turns=state.index, shown=context.shown, labels=labels)
+        check_blueprint(
+            plan, turn_id=turn.turn_id, turns=state.index, shown=context.shown, labels=labels, later=context.later
+        )
         wording = self._extractor.write(turn, plan, context) if known is None else known.wording
         check_wording(plan, wording)
         self._reply = _Reply(turn, context, plan, wording)

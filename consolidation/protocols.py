@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +25,15 @@ class Context:
         recent: The turns just before it in its session, oldest first.
         latest: Nodes that those turns created or repeated and that are not in ``nodes``; pronouns may refer to them.
         labels: Relation labels that earlier turns of the space have coined.
+        later: Nodes that retrieval found for a late turn and that later turns created. A plan may only say that one of
+            them has replaced what the turn states.
     """
 
     nodes: tuple[ContextNode, ...]
     recent: tuple[Turn, ...]
     latest: tuple[ContextNode, ...] = ()
     labels: tuple[RelationLabel, ...] = ()
+    later: tuple[ContextNode, ...] = ()
 
     @property
     def shown(self) -> tuple[ContextNode, ...]:
@@ -82,11 +85,23 @@ class MeteredExtractor(Protocol):
         ...
 
 
+class Found(NamedTuple):
+    """Ids of the nodes of plannable types that retrieval found for a turn, best first.
+
+    Attributes:
+        known: Those that the turn may change: they were known when it was said.
+        later: Those of later turns, if it is a late or a retried one.
+    """
+
+    known: Sequence[NodeId]
+    later: Sequence[NodeId] = ()
+
+
 class ContextSource(Protocol):
     """The part of a retriever that the pipeline needs: it finds existing nodes for a turn."""
 
-    def find(self, turn: Turn, *, limit: int) -> Sequence[NodeId]:
-        """Ids of the nodes of plannable types that the turn may change, best first."""
+    def find(self, turn: Turn, *, limit: int) -> Found:
+        """The nodes nearest to the turn, at most ``limit`` that were known when it was said."""
         ...
 
     def observe(self, space: SpaceId, nodes: Sequence[Node], vectors: NDArray[np.float32]) -> None:

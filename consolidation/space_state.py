@@ -51,15 +51,9 @@ class SpaceState:
     def __init__(self, store: Store, space: SpaceId, encoder: TextEncoder) -> None:
         self._store = store
         self.space = space
-        self.turns: list[Turn] = []
-        self.index: dict[TurnId, int] = {}
-        # Sessions may overlap in time, so their turns can be interleaved in ``turns``.
-        self._sessions: dict[str, list[Turn]] = {}
-        self._place: dict[TurnId, int] = {}
-        self.speakers: tuple[str, ...] = ()
-        self.revision = store.revision(space)  # read first, so that any later change makes this state out of date
-        self.extend(store.turns(space))
         self.episodes: dict[TurnId, NodeId] = {}
+        self.revision = store.revision(space)  # read first, so that any later change makes this state out of date
+        self._arrange(store.turns(space))
         self.planned: dict[NodeId, ContextNode] = {}
         self._planned_by: dict[TurnId, dict[NodeId, None]] = {}
         self._archived: set[NodeId] = set()
@@ -73,7 +67,7 @@ class SpaceState:
             self._learn_statement(node)
         for edge in store.relations(space) if SUPERSEDED_BY in labels else ():
             if edge.label == SUPERSEDED_BY:
-                self.supersede(edge.source, store.node(space, edge.target).created_at)
+                self.supersede(edge.source, edge.target)
         named = store.nodes(space, types=NAMED_TYPES, include_archived=True)
         active = [node for node in named if node.status == NodeStatus.ACTIVE]
         self.resolver = Resolver(active, encoder.encode([node.description for node in active]))
@@ -81,6 +75,39 @@ class SpaceState:
         for node in named:
             if node.id in meant:
                 self.resolver.alias(node.type, node.label, meant[node.id])
+
+    def _arrange(self, turns: Iterable[Turn]) -> None:
+        """Take the turns of the space in conversation order, in place of those known so far."""
+        self.turns: list[Turn] = []
+        self.index: dict[TurnId, int] = {}
+        # Sessions may overlap in time, so their turns can be interleaved in ``turns``.
+        self._sessions: dict[str, list[Turn]] = {}
+        self._place: dict[TurnId, int] = {}
+        self._last_place: dict[str, int] = {}  # in each session that of the last turn with an episode
+        self.speakers: tuple[str, ...] = ()
+        self.extend(turns)
+        for turn_id in self.episodes:
+            self._note_episode_of(turn_id)
+
+    def insert(self, turns: Sequence[Turn], revision: int) -> bool:
+        """Put late turns between the others, if nothing else has changed since; returns whether that is so.
+
+        Args:
+            turns: The pending turns, in order, with the positions that the store has given them.
+            revision: Present revision number of the space.
+        """
+        new = [turn for turn in turns if turn.turn_id not in self.index]
+        # That late turns came is one change, which the store has counted since this state was read.
+        if not new or new[0].position >= len(self.turns) or revision != self.revision + 1:
+            return False
+        events = [(self.turns[first].turn_id, number, node_id) for first, number, node_id in self._events]
+        arranged = list(self.turns)
+        for turn in new:
+            arranged.insert(turn.position, turn)
+        self._arrange(arranged)
+        self._events = [(self.index[turn_id], number, node_id) for turn_id, number, node_id in events]
+        self.revision = revision
+        return True
 
     def extend(self, turns: Iterable[Turn]) -> None:
         """Append turns that come after all others, in conversation order; those that are known are skipped."""
@@ -113,7 +140,9 @@ class SpaceState:
 
     def _learn_statement(self, node: Node) -> None:
         if node.type == EPISODE:
-            self.episodes.update(dict.fromkeys(node.provenance, node.id))
+            for turn_id in node.provenance:
+                self.episodes[turn_id] = node.id
+                self._note_episode_of(turn_id)
             return
         if node.type == "event_node" and node.id not in self.planned:
             first = min(self.index[turn_id] for turn_id in node.provenance)
@@ -128,8 +157,14 @@ class SpaceState:
         if node.status == NodeStatus.ARCHIVED:
             self._archived.add(node.id)
 
-    def supersede(self, node_id: NodeId, time: datetime) -> None:
-        """Record that another node replaces this one, known since ``time``; the earliest such time is kept."""
+    def _note_episode_of(self, turn_id: TurnId) -> None:
+        session = self.turns[self.index[turn_id]].session_id
+        self._last_place[session] = max(self._last_place.get(session, -1), self._place[turn_id])
+
+    def supersede(self, node_id: NodeId, successor: NodeId) -> None:
+        """Record that another node replaces this one since both were known; the earliest such time is kept."""
+        known = (self.planned[each].known_at for each in (node_id, successor))
+        time = max(each for each in known if each is not None)
         first = min(time, self._superseded_at.get(node_id, time))
         self._superseded_at[node_id] = first
         self.planned[node_id] = replace(self.planned[node_id], superseded_at=first)
@@ -167,9 +202,14 @@ class SpaceState:
         return tuple(self._sessions[turn.session_id][max(0, here - count) : here])
 
     def beside(self, turn: Turn, step: int) -> NodeId | None:
-        """Episode of the turn before (-1) or after (+1) in the session; None when there is none yet."""
-        session, other = self._sessions[turn.session_id], self._place[turn.turn_id] + step
-        return self.episodes.get(session[other].turn_id) if 0 <= other < len(session) else None
+        """Episode of the nearest turn before (-1) or after (+1) in the session that has one; None if none has."""
+        session, place = self._sessions[turn.session_id], self._place[turn.turn_id] + step
+        last = self._last_place.get(turn.session_id, -1)
+        while 0 <= place <= last:
+            if (episode := self.episodes.get(session[place].turn_id)) is not None:
+                return episode
+            place += step
+        return None
 
     def known_since(self, *refs: str) -> list[datetime]:
         """When the given nodes became known; refs of nodes that are not in the graph yet are left out."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.consolidation.blueprint import AddNode, Blueprint, Wording, needs_words
-from locigraph.consolidation.protocols import Context
+from locigraph.consolidation.protocols import Context, Found
 from locigraph.kg.corpora import Conversation, Extractions
 from locigraph.kg.schema import plannable_types
 from locigraph.kg.types import GraphChange, NewNode, NewRelation, Node, NodeId, NodeUpdate, SpaceId, Turn, TurnId
@@ -71,8 +71,8 @@ class FakeContext:
         self.shown: dict[SpaceId, list[NodeId]] = {}
         self.observed: list[Node] = []
 
-    def find(self, turn: Turn, *, limit: int) -> Sequence[NodeId]:
-        return self.shown.get(turn.space, [])[:limit]
+    def find(self, turn: Turn, *, limit: int) -> Found:
+        return Found(self.shown.get(turn.space, [])[:limit])
 
     def observe(self, space: SpaceId, nodes: Sequence[Node], vectors: NDArray[np.float32]) -> None:
         assert len(nodes) == len(vectors)

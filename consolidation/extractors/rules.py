@@ -109,6 +109,10 @@ class RuleExtractor:
             if not replaced and corrected is not None:
                 replaced = _corrected(replaceable, corrected, turn.speaker)
             operations += [SupersedeNode(node, ref) for node in replaced]
+            if slot is not None and slot.is_personal(turn.speaker):  # of a late turn, what was said since may hold now
+                since = [node for node in context.later if slot.replaces(node.attributes)]
+                first = min(since, key=lambda node: node.known_at or turn.recorded_at, default=None)
+                operations += [] if first is None else [SupersedeNode(ref, first.id)]
             for node in replaced:
                 del replaceable[node]
         return Blueprint(tuple(operations), reading.mentions, reading.topics)
@@ -130,6 +134,7 @@ def _without_corrected(operations: Sequence[Operation], slot: Slot, ref: str) ->
     return [
         replace(each, successor=ref) if isinstance(each, SupersedeNode) and each.successor in gone else each
         for each in kept
+        if not (isinstance(each, SupersedeNode) and each.id in gone)
     ]
 
 

@@ -181,6 +181,7 @@ _NOT_NOW = re.compile(
     re.IGNORECASE,
 )
 
+_PERSONAL = frozenset(name for name, _ in _SLOTS)
 _LONGEST = 1_500  # characters of a sentence that are read, the same as a fact keeps
 
 
@@ -196,6 +197,10 @@ class Slot(NamedTuple):
     name: str
     value: str
     is_change: bool = True
+
+    def is_personal(self, speaker: str) -> bool:
+        """Whether it is one of the speaker's own, such as a home, of which each statement ends the one before."""
+        return self.name.removeprefix(f"{speaker}:").partition(":")[0] in _PERSONAL
 
     def replaces(self, attributes: Attributes) -> bool:
         """Whether a fact with these attributes has another value of the slot, and not only a longer or shorter one."""

@@ -66,7 +66,7 @@ class Commit:
         self._drop_relations()
         changes.post(self._connection, change.space, touched, "upsert")
         changes.list_changed(self._connection, change.space, [*touched, *self._turns_with_other_edges()])
-        changed = [*touched, *(key for key, *_ in self._provenance), *self._replaced()]
+        changed = [*touched, *(key for key, *_ in self._provenance), *self._replaced(), *self._followers()]
         changes.count(self._connection, change.space, changed)
         for name, value in change.remembered.items():
             remembered.put(self._connection, name, value)
@@ -84,6 +84,10 @@ class Commit:
         query = select(table.source).where(table.label == SUPERSEDED_BY)
         rows = rows_in(self._connection, query, table.target, reworded) if reworded else ()
         return [*map(self._key, ends), *(int(row.source) for row in rows)]
+
+    def _followers(self) -> list[int]:
+        """Keys of the episodes before which a late turn now comes, so that text encoders read them with that one."""
+        return [self._key(target) for _, label, target in self._change.dropped if label == "NEXT"]
 
     def _turns_with_other_edges(self) -> list[int]:
         """Keys of the stored episodes to which this change adds edges, or from which it drops some."""
@@ -291,3 +295,4 @@ class Commit:
         for source, label, target in self._change.dropped:
             ends = table.c.source == self._key(source), table.c.target == self._key(target)
             self._connection.execute(delete(table).where(*ends, table.c.label == label))
+        embeddings.drop_in_context(self._connection, self._followers())

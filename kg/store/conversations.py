@@ -179,7 +179,12 @@ class Conversations(Database):
             return {SpaceId(row.space): (int(row.revision), int(row.turns)) for row in rows}
 
     def append_turns(
-        self, turns: Sequence[Turn], *, scoped: Sequence[tuple[SpaceId, Scope]] = (), may_rewind: bool = True
+        self,
+        turns: Sequence[Turn],
+        *,
+        scoped: Sequence[tuple[SpaceId, Scope]] = (),
+        may_rewind: bool = True,
+        most_redone: int | None = None,
     ) -> int:
         """Write turns durably, all or none; turns that are already stored, or were forgotten, are skipped.
 
@@ -192,6 +197,8 @@ class Conversations(Database):
                 gets no owner if all turns given for it were forgotten.
             may_rewind: Whether all nodes of the space may be removed and all its turns made pending again if a new
                 turn comes before one that is already consolidated.
+            most_redone: If more turns than this would have to be consolidated again, nothing is removed, and the new
+                turn is to be consolidated between the others; None for no such limit.
 
         Returns:
             Number of turns that were new.
@@ -203,7 +210,7 @@ class Conversations(Database):
         """
         with self._write(*(turn.space for turn in turns), *(space for space, _ in scoped)) as connection:
             now = epoch(datetime.now(UTC))
-            return turns_.append(connection, turns, scoped, may_rewind=may_rewind, now=now)
+            return turns_.append(connection, turns, scoped, may_rewind=may_rewind, most_redone=most_redone, now=now)
 
     def require_appendable(self, turns: Sequence[Turn], *, scoped: Sequence[tuple[SpaceId, Scope]] = ()) -> None:
         """Raise what ``append_turns`` would raise for turns whatever their order, without writing anything."""

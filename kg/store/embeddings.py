@@ -1,9 +1,8 @@
 """Embeddings of nodes, keyed by node, text encoder and description, so that earlier node versions keep theirs.
 
-What a text encoder reads of a turn may contain the turn before it as well (see ``kg.embedded_text``). Nothing ever
-gets between two turns whose nodes exist, since the nodes of the space are then removed first (``rewind``), so only
-forgetting changes that context; ``drop_in_context`` then removes the vectors. The caches of text encoders, however,
-still hold the vectors of turns in an earlier context; ``once_read_together`` gives their texts.
+What a text encoder reads of a turn may contain the turn before it (see ``kg.embedded_text``). Where that turn is
+forgotten, or a late one comes between the two, ``drop_in_context`` removes the vector. The caches of text encoders,
+however, still hold the vectors of turns in an earlier context; ``once_read_together`` gives their texts.
 """
 
 from __future__ import annotations

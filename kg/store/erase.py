@@ -75,7 +75,7 @@ def erase_turns(
     labels.drop_unused(connection, space)
     early = sequence.arrange(connection, space, [])
     if early is not None:  # undated sessions stand after the turns that came before them, which may be forgotten now
-        rewind.remove_nodes_of(connection, space, early)
+        rewind.remove_nodes_of(connection, space, early.turn_id)
     connection.execute(delete(tables.word_statistics).where(tables.word_statistics.c.space == space))
     changes.mark_changed(connection, space)
     return len(doomed)

@@ -105,7 +105,21 @@ def by_session(turns: Iterable[Placed]) -> dict[str, list[Placed]]:
     return sessions
 
 
-def arrange(connection: Connection, space: SpaceId, given: Sequence[tuple[str, TurnId]]) -> TurnId | None:
+class Early(NamedTuple):
+    """A turn that now precedes an already consolidated (or failed) turn and did not precede it before.
+
+    Attributes:
+        turn_id: The first such turn.
+        is_inserted: Whether only new turns do so: all others follow each other as before.
+        consolidated: Number of consolidated turns of the space.
+    """
+
+    turn_id: TurnId
+    is_inserted: bool
+    consolidated: int
+
+
+def arrange(connection: Connection, space: SpaceId, given: Sequence[tuple[str, TurnId]]) -> Early | None:
     """Write the positions of a space's turns.
 
     Args:
@@ -114,9 +128,8 @@ def arrange(connection: Connection, space: SpaceId, given: Sequence[tuple[str, T
         given: Session and id of each turn of the file or call that was just written, in its order.
 
     Returns:
-        The first turn that now precedes an already consolidated (or failed) turn and did not precede it before, since
-        it is new or the order has changed, or the first turn of all if the stored positions were ambiguous; None if
-        there is none.
+        The first turn that precedes a consolidated turn since it is new or the order has changed, or the first turn of
+        all if the stored positions were ambiguous; None if there is none.
     """
     if _is_at_the_end(connection, space, given):
         return None
@@ -142,19 +155,21 @@ def arrange(connection: Connection, space: SpaceId, given: Sequence[tuple[str, T
     return _first_early(ordered, _episodes(connection, space), is_broken=is_broken)
 
 
-def _first_early(ordered: Sequence[Placed], episodes: Container[TurnId], *, is_broken: bool) -> TurnId | None:
+def _first_early(ordered: Sequence[Placed], episodes: Container[TurnId], *, is_broken: bool) -> Early | None:
     """The first turn that now precedes a turn with an episode but did not before; see ``arrange``.
 
     A failed turn has an episode, also while it is pending again to be retried.
     """
-    early = None
+    early, consolidated = None, 0
     earliest = math.inf  # lowest stored position of the turns with an episode that follow
+    is_inserted = not is_broken
     for turn in reversed(ordered):
         if earliest < (math.inf if is_broken or turn.position == NEW else turn.position):
+            is_inserted = is_inserted and turn.position == NEW
             early = turn.turn_id
         if turn.state != TurnState.PENDING or turn.turn_id in episodes:
-            earliest = min(earliest, turn.position)
-    return early
+            earliest, consolidated = min(earliest, turn.position), consolidated + 1
+    return None if early is None else Early(early, is_inserted, consolidated)
 
 
 def _placed() -> Select[Any]:

@@ -22,6 +22,7 @@ def append(
     scoped: Sequence[tuple[SpaceId, Scope]],
     *,
     may_rewind: bool,
+    most_redone: int | None = None,
     now: int,
 ) -> int:
     """Write turns that are not stored yet, at a time in seconds since 1970; see ``Store.append_turns``."""
@@ -39,13 +40,14 @@ def append(
         if not said:
             continue
         early = sequence.arrange(connection, space, [(turn.session_id, turn.turn_id) for turn in said])
-        if early is not None and not may_rewind:
+        if early is None or (early.is_inserted and most_redone is not None and early.consolidated > most_redone):
+            continue
+        if not may_rewind:
             raise LateTurnError(
-                f"space {space!r}: turn {early!r} comes before turns that are already consolidated, and this file "
-                "lacks some of the stored turns; build with a file that holds the whole conversation"
+                f"space {space!r}: turn {early.turn_id!r} comes before turns that are already consolidated, and this "
+                "file lacks some of the stored turns; build with a file that holds the whole conversation"
             )
-        if early is not None:
-            rewind.remove_nodes_of(connection, space, early)
+        rewind.remove_nodes_of(connection, space, early.turn_id)
     return len(new)
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from locigraph.consolidation.protocols import Found
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import plannable_types
 from locigraph.kg.snapshot import Snapshot
@@ -46,14 +47,18 @@ class HybridContext:
         self._vectors.add_snapshot(snapshot, types=plannable_types())
         return snapshot
 
-    def find(self, turn: Turn, *, limit: int) -> Sequence[NodeId]:
-        """The event and knowledge nodes nearest to a turn's words, among those that were known when it was said."""
+    def find(self, turn: Turn, *, limit: int) -> Found:
+        """The event and knowledge nodes nearest to a turn's words."""
         self._lexical.load(turn.space)
         hits = self._retriever.retrieve(turn.utterance, turn.space, top_k=limit).hits
-        # A retried turn is consolidated after later turns, and must neither change nor end what those said.
+        documents = (self._lexical.document(turn.space, hit.node_id) for hit in hits)
+        # A late or retried turn is consolidated after later ones, and must neither change nor end what those said.
         latest = epoch(turn.recorded_at)
-        found = [self._lexical.document(turn.space, hit.node_id) for hit in hits]
-        return [held.node_id for held in found if held is not None and held.recorded_at <= latest][:limit]
+        known, later = list[NodeId](), list[NodeId]()
+        for document in documents:
+            if document is not None:
+                (known if document.recorded_at <= latest else later).append(document.node_id)
+        return Found(known[:limit], later)
 
     def observe(self, space: SpaceId, nodes: Sequence[Node], vectors: NDArray[np.float32]) -> None:
         """Update the indexes with the nodes that a turn created, reworded or archived."""

@@ -32,6 +32,10 @@ from locigraph.retrieval.text.node_vectors import embed_lacking
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder, plain_and_adapted
 from locigraph.training.pseudo_questions import RULES
 
+# For a late turn at most so many are consolidated again; in a larger space it is put between them.
+_MOST_REDONE = 32
+_MOST_ASKED_AGAIN = 4  # of language models, which are paid for
+
 
 def extractor_for(consolidation: str, corpus: Corpus, clients: Clients) -> Extractor:
     """The extractor of a name; ``clients`` makes the clients of its language models, if it uses any."""
@@ -75,13 +79,24 @@ class GraphWriter:
         encoder: Text encoder without adapter.
         keep: The most recently used spaces with up to this many turns in all stay in memory, ready for their next turn;
             the last one always does.
+        inserts_late: Whether a late turn of a space with many turns is consolidated between them, which leaves these as
+            they are; otherwise all turns of its space are consolidated again, in order.
     """
 
-    def __init__(self, store: Store, extractor: Extractor, encoder: CachedTextEncoder, *, keep: int = 0) -> None:
+    def __init__(
+        self,
+        store: Store,
+        extractor: Extractor,
+        encoder: CachedTextEncoder,
+        *,
+        keep: int = 0,
+        inserts_late: bool = False,
+    ) -> None:
         self._store = store
         self._extractor = extractor
         self._encoder = encoder
         self._keep = keep
+        self._inserts_late = inserts_late
         self._kept: dict[SpaceId, Consolidator] = {}  # most recently used last
         self._lock = Lock()
 
@@ -121,7 +136,10 @@ class GraphWriter:
             refuse_other_extractor(store, space, extractor)
         is_replay = extractor.name in EXTRACTORS and EXTRACTORS[extractor.name].is_replay
         may_rewind = may_rewind and (not is_replay or _is_whole(store, turns))
-        store.append_turns(turns, scoped=scoped, may_rewind=may_rewind)
+        most_redone = _MOST_ASKED_AGAIN if isinstance(extractor, MeteredExtractor) else _MOST_REDONE
+        store.append_turns(
+            turns, scoped=scoped, may_rewind=may_rewind, most_redone=most_redone if self._inserts_late else None
+        )
         known = store.standings(given)
         return [space for space in given if space in known]
 

@@ -114,7 +114,7 @@ class Parts:
 
             defaults.remember_encoder(self.graph, self._settings, self.encoder)
             plain = self.encoder.without_adapter()
-            self._writer = GraphWriter(self.graph, self._extractor(), plain, keep=_TURNS_KEPT)
+            self._writer = GraphWriter(self.graph, self._extractor(), plain, keep=_TURNS_KEPT, inserts_late=True)
         return self._writer
 
     def client(self, stage: str) -> ChatClient:

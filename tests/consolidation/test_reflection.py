@@ -180,7 +180,7 @@ def test_no_architect_is_shown_a_reflection(store: Store) -> None:
     Reflector(store, ENCODER).run(SPACE)
     context = HybridContext(store, ENCODER)
     turn = make_turns(["Ann's activities: painting, climbing, swimming."])[0]
-    kinds = {store.node(SPACE, node_id).type for node_id in context.find(turn, limit=50)}
+    kinds = {store.node(SPACE, node_id).type for node_id in context.find(turn, limit=50).known}
     assert kinds <= {"knowledge_node"}
 
 

@@ -271,6 +271,21 @@ def test_a_turn_that_is_added_late_ends_nothing_that_was_said_after_it() -> None
         assert any(isinstance(op, SupersedeNode) for op in plan.operations) == is_ended
 
 
+def test_a_late_turn_is_ended_by_the_first_of_those_that_say_otherwise() -> None:
+    turn = make_turn(0, "I live in Lisbon these sunny days.")
+    told = [("bern", 3), ("porto", 2), ("lisbon", 1), ("rome", -1)]
+    known = [
+        ContextNode(
+            NodeId(value), "knowledge_node", value, {"slot": "Ann:home", "value": value},
+            known_at=turn.recorded_at + timedelta(days=days),
+        )
+        for value, days in told
+    ]  # fmt: skip
+    plan = RULES.plan(turn, Context(tuple(known[3:]), (), later=tuple(known[:3])))
+    ended = [op for op in plan.operations if isinstance(op, SupersedeNode)]
+    assert ended == [SupersedeNode(NodeId("rome"), "n0"), SupersedeNode("n0", "porto")]
+
+
 def test_no_name_of_a_speaker_ends_a_fact_of_another() -> None:
     held = {"slot": "Ann:favourite:home", "value": "the boat", "speaker": "Ann"}
     eve = replace(make_turn(0, "I live in Lisbon these sunny days."), speaker="Ann:favourite")

@@ -1,0 +1,82 @@
+"""A late turn of a large space, as a memory in use takes it: every search finds it, and nothing is out of date."""
+
+from __future__ import annotations
+
+import tempfile
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from locigraph import Memory
+from locigraph.assembly import graphs, opening
+from locigraph.assembly.settings import EncoderSettings
+from locigraph.kg.store import Store
+from locigraph.kg.types import SpaceId
+from tests.fakes_graph import small_checkpoint
+from tests.faults.workbench import ADAPTED, AdaptedEncoder
+
+WORDS = ("I sold the boat.", "Really?", "I live in Rome.", "I moved to Oslo.", "Tom bought the oar.", "It is red.")
+QUESTIONS = ("Where does Ana live?", "Who bought the oar?")
+STRATEGIES = ("v2", "v1", "v1-adapted", "dense-adapted")
+
+
+def ranked(memory: Memory, question: str, strategy: str) -> list[tuple[str, float]]:
+    hits = memory.recall(question, space="ana", strategy=strategy, top_k=20).hits
+    return sorted((",".join(hit.turn_ids), round(hit.score, 4)) for hit in hits)
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["one", "two", "between", "forget"])), max_size=8))
+def test_after_late_turns_a_memory_in_use_answers_as_one_that_is_opened_anew(
+    steps: list[tuple[int, str]], place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "text_encoder", lambda settings: AdaptedEncoder(place / "cache.sqlite"))
+    monkeypatch.setattr(graphs, "_MOST_REDONE", 0)
+    small_checkpoint(text_encoder=ADAPTED).save(place / "checkpoint")
+    said: dict[int, list[dict[str, Any]]] = {}
+    numbers = count()
+
+    def turn(session: int) -> dict[str, Any]:
+        number = next(numbers)
+        return {
+            "space": "ana", "session": f"s{session}", "speaker": "Ana",
+            "text": f"{WORDS[number % len(WORDS)]} It was {number}.",
+            "turn_id": f"t{number}",
+            "spoken_at": datetime(2024, 5, 1, tzinfo=UTC) + timedelta(days=session, minutes=number),
+        }  # fmt: skip
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "memory.sqlite"
+        options: dict[str, Any] = {"checkpoint": str(place / "checkpoint"), "encoder": EncoderSettings(adapter="a")}
+        with Memory.open(path, **options) as memory:
+            for session, step in [(2, "one"), *steps]:
+                told = said.setdefault(session, [])
+                if step == "forget" and len(told) > 1:
+                    memory.forget(space="ana", turn_ids=[told.pop(0)["turn_id"]])
+                elif step == "between" and told:
+                    new = turn(session) | {"spoken_at": told[0]["spoken_at"]}
+                    memory.add_many([told[0], new, *told[1:]])
+                    told.insert(1, new)
+                else:
+                    for _ in range(2 if step == "two" else 1):
+                        told.append(turn(session))
+                    memory.add_many(told)
+                held = {(name, asked): ranked(memory, asked, name) for name in STRATEGIES for asked in QUESTIONS}
+            everybody = sorted(each["turn_id"] for told in said.values() for each in told)
+            assert sorted(each.turn_id for each in memory.turns("ana")) == everybody
+            assert sorted(name for name, _ in held["v2", QUESTIONS[0]]) == everybody
+            assert memory._parts.require_live().verify([SpaceId("ana")])[0].is_clean
+        with Store(path) as store:
+            encoder = AdaptedEncoder(place / "cache.sqlite")
+            snapshot = store.snapshot(SpaceId("ana"), embedding_model=encoder.model_id)
+            due = encoder.encode(snapshot.embedded_texts(turn_before=True))
+            np.testing.assert_allclose(snapshot.embeddings, due, atol=1e-6)
+        with Memory.open(path, **options) as memory:
+            for (name, asked), hits in held.items():
+                assert ranked(memory, asked, name) == hits
