@@ -170,9 +170,10 @@ def grown(sizes: Sequence[int], *, rounds: int) -> dict[int, dict[str, float]]:
                         "spoken_at": _BEGIN + timedelta(days=held // (2 * _SESSION), hours=1),
                     }  # fmt: skip
                     work["late add"] = partial(memory.add, **late)
-                    work["v2 after a late add"] = partial(
-                        memory.recall, f"Who talked about number {number}?", space=_SPACE, strategy="v2"
-                    )
+                    for strategy in ("v2", "v1"):
+                        work[f"{strategy} after a late add"] = partial(
+                            memory.recall, f"Who talked about number {number}?", space=_SPACE, strategy=strategy
+                        )
                     query = encoder.encode([asked])[0]
                     work["numpy add"] = partial(np.append, matrix, encoder.encode([turn["text"]]), 0)
                     work["numpy recall"] = partial(_nearest, matrix, query)

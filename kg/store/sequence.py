@@ -151,7 +151,9 @@ def arrange(connection: Connection, space: SpaceId, given: Sequence[tuple[str, T
     if moved:
         _move(connection, moved)
     if any(turn.position not in (NEW, i) for i, turn in enumerate(ordered)):
-        changes.count(connection, space)
+        placed = [turn.position for turn in ordered if turn.position != NEW]
+        is_inserted = not is_broken and placed == sorted(placed)  # no two turns have changed places
+        changes.count(connection, space, () if is_inserted else None)
     return _first_early(ordered, _episodes(connection, space), is_broken=is_broken)
 
 

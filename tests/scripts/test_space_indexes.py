@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from locigraph import Memory
-from locigraph.assembly import opening
+from locigraph.assembly import graphs, opening
 from locigraph.assembly.search_parts import SearchParts
 from locigraph.assembly.settings import EncoderSettings, IndexSettings
 from locigraph.assembly.space_indexes import KeptIndexes, SpaceIndexes
@@ -173,11 +173,13 @@ def _of_even_turns(said: Said, kind: str) -> bool:
     return int(said.turn_id[1:]) % 2 == 0
 
 
+@pytest.mark.parametrize("redone", [0, 99])  # late turns are put between the others, or all consolidated again
 @given(STEPS)
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_kept_of_a_space_and_took_over_changes_equals_what_is_read_anew(
-    place: Path, steps: list[tuple[str, int]]
+    redone: int, place: Path, monkeypatch: pytest.MonkeyPatch, steps: list[tuple[str, int]]
 ) -> None:
+    monkeypatch.setattr(graphs, "_MOST_REDONE", redone)
     encoder, ana, day = opening.text_encoder(EncoderSettings()), SpaceId("ana"), datetime(2024, 5, 1, tzinfo=UTC)
     with (
         tempfile.TemporaryDirectory() as folder,
