@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Self
@@ -19,7 +20,9 @@ from locigraph.kg.language.languages import ENGLISH, language_of
 from locigraph.kg.language.mentions import capitalised
 from locigraph.kg.language.terms import content_words, terms
 from locigraph.kg.language.tokens import words
-from locigraph.retrieval.protocols import Hit
+from locigraph.kg.types import NodeId
+from locigraph.retrieval.hits import hits_of_matches
+from locigraph.retrieval.protocols import Hit, VectorMatch
 
 _FAR, _NEAR = 1_000, 50
 _MOST_WORDS = 4  # of a question that is nothing but words to be found
@@ -62,15 +65,57 @@ class _Sought:
     is_whole: bool = False
     is_any: bool = False
 
-    def bonuses(self, having: Sequence[Collection[str]]) -> list[float]:
-        """What each of the hits gets, given the terms and pairs of the question that each has."""
-        count = Counter(term for found in having for term in self.terms.intersection(found))
-        most = max(1, int(_RARE * len(having))) if self.most is None else self.most
-        telling = {term for term in self.terms if count[term] <= most}
-        if not telling or (self.is_whole and telling < self.terms):
-            return [0.0] * len(having)
-        shares = (len(telling.intersection(found)) / len(telling) for found in having)
-        return [self.bonus * (float(share > 0) if self.is_any else share) for share in shares]
+    def bonuses(self, texts: _Texts) -> list[float]:
+        """What each of the first hits gets, up to the depth."""
+        count = min(self.depth, len(texts))
+        most = max(1, int(_RARE * count)) if self.most is None else self.most
+        having: dict[str, list[int]] = {term: [] for term in self.terms}  # places; without terms of more hits
+        needed = [(term, list(map(_starts, term.split()))) for term in sorted(self.terms)]
+        for place in range(count):
+            for term, starts in needed:
+                if term in having and texts.may_have(place, starts) and term in texts.terms_of(place):
+                    having[term].append(place)
+                    if len(having[term]) > most:
+                        del having[term]
+            if not having or (self.is_whole and len(having) < len(self.terms)):
+                return [0.0] * count
+        found = Counter(place for places in having.values() for place in places)
+        shares = (float(place in found) if self.is_any else found[place] / len(having) for place in range(count))
+        return [self.bonus * share for share in shares]
+
+
+class _Texts:
+    """Texts of hits, which are divided into terms only where a search needs it, since that takes long.
+
+    Args:
+        texts: The texts, best hit first.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
+        self._lower = [text.lower() for text in texts]
+        self._terms: dict[int, frozenset[str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def may_have(self, place: int, starts: Sequence[tuple[str, re.Pattern[str]]]) -> bool:
+        """Whether words of a text may have these terms as their stems; their beginnings tell in most cases."""
+        text = self._lower[place]
+        for start, _ in starts:
+            if start not in text:
+                break
+        else:
+            if all(pattern.search(text) for _, pattern in starts):
+                return True
+        return not text.isascii() and _OTHER_LETTER.search(text) is not None
+
+    def terms_of(self, place: int) -> frozenset[str]:
+        """Terms of a text, and pairs of terms that stand side by side."""
+        if place not in self._terms:
+            found = terms(self._texts[place])
+            self._terms[place] = frozenset((*found, *_pairs(found)))
+        return self._terms[place]
 
 
 @dataclass(frozen=True)
@@ -128,52 +173,61 @@ class LookedUp:
         depth = max((group.depth for group in sought), default=0)
         return cls(sought, tuple(name for name in names if len(name) > 1), depth)
 
-    def first(self, hits: Sequence[Hit]) -> tuple[Hit, ...]:
-        """The same hits; those among the first ``depth`` that have what is looked up stand further up.
+    def first(
+        self, matches: Sequence[VectorMatch], texts: Mapping[NodeId, str], *, signal: str, top_k: int
+    ) -> tuple[Hit, ...]:
+        """The best hits of a vector search; those that have what is looked up stand further up.
 
         Their score is raised by the bonus, which the signal ``looked_up`` names.
+
+        Args:
+            matches: What the search found, best first.
+            texts: Text by node ID; see ``hits_of_matches``.
+            signal: Name under which the hits report the similarity.
+            top_k: Number of hits.
         """
-        best = hits[: self.depth]
-        having: list[frozenset[str]] = []  # what each hit has of what is sought
-        for place, hit in enumerate(best):
-            if place in (0, _NEAR):
-                sought = frozenset(term for group in self.sought if group.depth > place for term in group.terms)
-                # Dividing a text into terms takes long, so most are left out before, by the beginnings of the words.
-                needed = [[re.compile(_beginning(word)).search for word in term.split()] for term in sought]
-            text = hit.text.lower()
-            may_have = any(all(has(text) for has in parts) for parts in needed)
-            if may_have or not (text.isascii() or _OTHER_LETTER.search(text) is None):
-                found = terms(hit.text)
-                having.append(sought.intersection((*found, *_pairs(found))))
-            else:
-                having.append(frozenset())
+        known = [match for match in matches if match.node_id in texts]
+        bonuses = self._bonuses([texts[match.node_id] for match in known[: self.depth]])
+        # Only hits are raised, so the best are among these.
+        chosen = [place for place in range(len(known)) if place < top_k or (place < self.depth and bonuses[place])]
+        hits = hits_of_matches([known[place] for place in chosen], texts, signal=signal)
+        raised = [
+            replace(hit, score=hit.score + bonuses[place], signals={**hit.signals, "looked_up": bonuses[place]})
+            if place < self.depth and bonuses[place]
+            else hit
+            for place, hit in zip(chosen, hits, strict=True)
+        ]
+        sought = sum(place < self.depth for place in chosen)
+        return (*sorted(raised[:sought], key=lambda hit: -hit.score), *raised[sought:])[:top_k]
+
+    def _bonuses(self, best: Sequence[str]) -> list[float]:
+        texts = _Texts(best)
         bonuses = [0.0] * len(best)
         for group in self.sought:
-            for place, bonus in enumerate(group.bonuses(having[: group.depth])):
+            for place, bonus in enumerate(group.bonuses(texts)):
                 bonuses[place] += bonus
-        speakers = [{*terms(hit.text.partition(": ")[0])} for hit in best[:_NEAR]] if self.full_names else []
+        speakers = [{*terms(text.partition(": ")[0])} for text in best[:_NEAR]] if self.full_names else []
         ambiguous = [name for name in self.full_names if any(name & each and not name <= each for each in speakers)]
         for place, speaker in enumerate(speakers):
             if any(name <= speaker for name in ambiguous):
                 bonuses[place] = max(bonuses[place], _OF_A_NAME)
-        raised = [
-            replace(hit, score=hit.score + bonus, signals={**hit.signals, "looked_up": bonus}) if bonus else hit
-            for hit, bonus in zip(best, bonuses, strict=True)
-        ]
-        return (*sorted(raised, key=lambda hit: -hit.score), *hits[self.depth :])
+        return bonuses
 
 
 def _pairs(found: Sequence[str]) -> list[str]:
     return [f"{first} {second}" for first, second in pairwise(found)]
 
 
-def _beginning(term: str) -> str:
-    """A pattern of what every word begins with that has this stem.
+@lru_cache(maxsize=2**10)
+def _starts(term: str) -> tuple[str, re.Pattern[str]]:
+    """What every word begins with that has this stem, and a pattern of it where a word may begin.
 
     Of an English word and its stem at most the last letter differs, but for "dying" and the like.
     """
     if not term.isascii():
-        return re.escape(term[:-1] or term)
+        start = term[:-1] or term
+        return start, re.compile(re.escape(start))
     if not term.isalpha():
-        return rf"\b{re.escape(term)}\b"
-    return rf"\b{term[:1] if term in _IRREGULAR else term[:-1] if len(term) > 2 else term}"
+        return term, re.compile(rf"\b{re.escape(term)}\b")
+    start = term[:1] if term in _IRREGULAR else term[:-1] if len(term) > 2 else term
+    return start, re.compile(rf"\b{start}")

@@ -12,7 +12,6 @@ from locigraph.kg.schema import EPISODE
 from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.asking_time import asking_time
 from locigraph.retrieval.errors import IndexMismatchError
-from locigraph.retrieval.hits import hits_of_matches
 from locigraph.retrieval.looked_up import LookedUp
 from locigraph.retrieval.protocols import (
     DEFAULT_TOP_K,
@@ -108,5 +107,4 @@ class GraphEmbeddingRetriever(Retriever):
         timing = watch.timing()
         # Called even when nothing was found, since an unknown space is an error and not an empty result.
         texts = self._texts(space, [match.node_id for match in matches], as_of)
-        hits = hits_of_matches(matches, texts, signal="graph")
-        return Result(looked_up.first(hits)[:top_k] if looked_up.sought else hits, timing)
+        return Result(looked_up.first(matches, texts, signal="graph", top_k=top_k), timing)

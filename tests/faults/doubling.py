@@ -43,7 +43,7 @@ from locigraph.research.published.magma import intent_of
 from locigraph.retrieval.budgets import count_tokens
 from locigraph.retrieval.hit_filters import folded
 from locigraph.retrieval.looked_up import LookedUp
-from locigraph.retrieval.protocols import Hit
+from locigraph.retrieval.protocols import Hit, VectorMatch
 from locigraph.retrieval.query_generator import generate_queries
 from locigraph.training.pseudo_questions import questions_about
 from tests.fakes import MONDAY, SPACE, FakeContext, FakeEncoder, make_turn, make_turns
@@ -147,7 +147,12 @@ READERS: dict[str, Callable[[str], object]] = {
     "folding": lambda text: folded([_said("a", text), _said("b", f"{text}!")], [None, None]),
     "folding of many": lambda text: folded([_said(part, part) for part in text.split()], [None] * len(text.split())),
     "intent": intent_of,
-    "look-ups": lambda text: LookedUp.by(text).first([_said("a", text), _said("b", "Ana: no")]),
+    "look-ups": lambda text: LookedUp.by(text).first(
+        [VectorMatch(NodeId(name), "episode", (), 1.0) for name in "ab"],
+        {NodeId("a"): text, NodeId("b"): "Ana: no"},
+        signal="graph",
+        top_k=2,
+    ),
     "links": _links,
     "consolidation": _consolidated,
     "refusal": lambda text: _refused_parameter(text, {"max_tokens": 1, "temperature": 0}),
@@ -166,7 +171,7 @@ CALLED_BY = {
     "kg.language.foreign_times.names_a_time": "foreign names",
     **{f"kg.language.foreign_times.{name}": "foreign times" for name in ("rules", "tenses", "_value", "_english")},
     "kg.language.languages._scripts": "languages",
-    "retrieval.looked_up.first": "look-ups",
+    "retrieval.looked_up._starts": "look-ups",
     "retrieval.index.milvus.owned": None,  # compiled from names that the system itself chooses
 }
 _START, _LARGEST, _LIMIT_S, _ATTEMPTS = 4_000, 64_000, 0.02, 2

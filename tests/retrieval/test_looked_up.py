@@ -8,20 +8,19 @@ from hypothesis import strategies as st
 
 from locigraph.kg.types import NodeId, TurnId
 from locigraph.retrieval.looked_up import LookedUp
-from locigraph.retrieval.protocols import Hit
+from locigraph.retrieval.protocols import Hit, VectorMatch
 
 
-def hits_of(texts: Sequence[str]) -> list[Hit]:
-    """Hits whose scores fall by .01, or, of more than fifty, by .5 in all."""
+def looked_up(question: str, texts: Sequence[str], *, top_k: int = 2_000) -> tuple[Hit, ...]:
+    """Hits of texts whose scores fall by .01, or, of more than fifty, by .5 in all."""
     step = min(0.01, 0.5 / max(1, len(texts)))
-    return [
-        Hit(NodeId(str(n)), "episode", text, (TurnId(f"t{n}"),), 1 - n * step, {"graph": 1 - n * step})
-        for n, text in enumerate(texts)
-    ]
+    matches = [VectorMatch(NodeId(str(n)), "episode", (TurnId(f"t{n}"),), 1 - n * step) for n in range(len(texts))]
+    text_of = {match.node_id: text for match, text in zip(matches, texts, strict=True)}
+    return LookedUp.by(question).first(matches, text_of, signal="graph", top_k=top_k)
 
 
 def order(question: str, *texts: str) -> list[int]:
-    return [int(hit.node_id) for hit in LookedUp.by(question).first(hits_of(texts))]
+    return [int(hit.node_id) for hit in looked_up(question, texts)]
 
 
 @pytest.mark.parametrize(
@@ -102,14 +101,14 @@ def test_a_part_of_a_date_or_code_that_nobody_says_counts_little() -> None:
         ("What happened on 2024-03-20?", "Ben: I paid 20 euros"),
         ("What did Anna do on 14 March?", "Ben: it is 14 now"),
     ):
-        (first, *_) = LookedUp.by(question).first(hits_of(["Ben: no", chance]))
+        (first, *_) = looked_up(question, ["Ben: no", chance])
         assert first.signals.get("looked_up", 0.0) <= 0.5
 
 
 @pytest.mark.parametrize("question", ["What happened in July?", "What happened last week?", "Wer hat das gesagt?"])
 def test_words_of_time_and_of_other_languages_are_no_only_words(question: str) -> None:
     texts = ["Ben: no", "Ben: in July, last week", "Ben: Das hat er gesagt"]
-    assert all(hit.signals.get("looked_up", 0.0) <= 0.2 for hit in LookedUp.by(question).first(hits_of(texts)))
+    assert all(hit.signals.get("looked_up", 0.0) <= 0.2 for hit in looked_up(question, texts))
 
 
 def test_a_question_that_is_a_long_text_looks_up_a_bounded_number_of_figures() -> None:
@@ -136,7 +135,7 @@ def test_a_word_of_several_hits_tells_nothing() -> None:
 
 
 def test_a_raised_hit_says_so() -> None:
-    (first, second) = LookedUp.by("kestrel").first(hits_of(["Ben: no", "Ben: kestrel"]))
+    (first, second) = looked_up("kestrel", ["Ben: no", "Ben: kestrel"])
     assert first.score == pytest.approx(2.99)
     assert first.signals == {"graph": 0.99, "looked_up": 2.0}
     assert second.signals == {"graph": 1.0}
@@ -144,11 +143,11 @@ def test_a_raised_hit_says_so() -> None:
 
 @given(st.lists(st.sampled_from(["Ben: kestrel", "Ben: no", "Ann: kestrel and Anna"]), max_size=70))
 def test_no_hit_is_lost_and_those_beyond_the_depth_stay(texts: list[str]) -> None:
-    found = hits_of(texts)
     for question, depth in (("kestrel", 1_000), ("What colour did they paint the boat for Anna?", 50)):
-        looked_up = LookedUp.by(question)
-        assert looked_up.depth == depth
-        raised = looked_up.first(found)
-        assert {hit.node_id for hit in raised} == {hit.node_id for hit in found}
-        assert list(raised[depth:]) == found[depth:]
+        assert LookedUp.by(question).depth == depth
+        raised = looked_up(question, texts)
+        assert {int(hit.node_id) for hit in raised} == {*range(len(texts))}
+        assert [int(hit.node_id) for hit in raised[depth:]] == [*range(len(texts))][depth:]
+        for top_k in (0, 1, 5, 60):
+            assert looked_up(question, texts, top_k=top_k) == raised[:top_k]
         assert [hit.score for hit in raised[:depth]] == sorted((hit.score for hit in raised[:depth]), reverse=True)
