@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from locigraph.kg import products
 from locigraph.kg.language.calendar_names import MONTHS, WEEKDAYS
 from locigraph.kg.language.negation import is_negated
 from locigraph.kg.language.terms import stem
@@ -112,7 +113,7 @@ def _repeated(seen: Snapshot, person: str, rows: Sequence[int]) -> Iterator[Insi
     groups: dict[int, list[int]] = {}
     vectors = np.zeros((len(rows), seen.embeddings.shape[1]), dtype=np.float32)  # of the leaders
     for row in rows:
-        cosines = vectors[: len(leaders)] @ seen.embeddings[row]
+        cosines = products.with_rows(vectors[: len(leaders)], seen.embeddings[row])
         if leaders and float(cosines.max()) >= SAME_FACT:
             groups[leaders[int(cosines.argmax())]].append(row)
             continue

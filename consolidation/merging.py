@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from locigraph.consolidation.resolution import CONCEPT_MERGE, merged_nodes, spelling_key
+from locigraph.kg import products
 from locigraph.kg.counts import Counts, counted
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import MERGED_BY, MERGED_INTO, NAMED_TYPES
@@ -154,7 +155,7 @@ def same_names(seen: Snapshot, threshold: float) -> list[Match]:
         by_key: dict[str, int] = {}
         vectors = np.zeros((len(rows), seen.embeddings.shape[1]), dtype=np.float32)  # of the leaders
         for row in rows.tolist():
-            cosines = vectors[: len(leaders)] @ seen.embeddings[row]
+            cosines = products.with_rows(vectors[: len(leaders)], seen.embeddings[row])
             key = spelling_key(seen.labels[row])
             leader = by_key.get(key)
             if leader is not None:

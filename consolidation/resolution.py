@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from locigraph.kg import products
 from locigraph.kg.language.terms import terms
 from locigraph.kg.language.tokens import STOP_WORDS, signed_words, words
 from locigraph.kg.schema import MERGED_INTO
@@ -101,7 +102,7 @@ class Resolver:
             return same_label, None
         if not self._concept_ids:
             return None
-        cosines = self._concept_vectors[: len(self._concept_ids)] @ vector
+        cosines = products.with_rows(self._concept_vectors[: len(self._concept_ids)], vector)
         best = int(cosines.argmax())
         return (self._concept_ids[best], float(cosines[best])) if cosines[best] >= CONCEPT_MERGE else None
 

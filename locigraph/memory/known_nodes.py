@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from threading import Lock
 
@@ -12,7 +12,7 @@ from locigraph.kg.joint import joint_name
 from locigraph.kg.schema import dated_types
 from locigraph.kg.store import Store
 from locigraph.kg.store.standing import Standing
-from locigraph.kg.types import NodeId, Replacement, Said, SpaceId
+from locigraph.kg.types import NodeId, Replacement, Said, SpaceId, TurnId
 
 _MOST_LETTERS = 50_000_000
 _OVERHEAD = 400  # what a node takes beside its text
@@ -54,6 +54,46 @@ def _letters(node: KnownNode) -> int:
     return _OVERHEAD + len(node.text or "")
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """What is kept of a space. It does not change, so that several threads may read it.
+
+    Attributes:
+        standing: How the space stood; None if nothing is kept.
+        nodes: The nodes by their IDs.
+        saying: IDs of these nodes by each turn whose words they contain.
+        letters: Their size.
+    """
+
+    standing: Standing | None = None
+    nodes: Mapping[NodeId, KnownNode] = field(default_factory=dict)
+    saying: Mapping[TurnId, frozenset[NodeId]] = field(default_factory=dict)
+    letters: int = 0
+
+    def with_more(self, nodes: Mapping[NodeId, KnownNode]) -> _Kept:
+        """The same with nodes that were not kept."""
+        saying = dict(self.saying)
+        for name, node in nodes.items():
+            for said in node.said:
+                saying[said.turn_id] = saying.get(said.turn_id, frozenset()) | {name}
+        letters = self.letters + sum(map(_letters, nodes.values()))
+        return _Kept(self.standing, {**self.nodes, **nodes}, saying, letters)
+
+    def without(self, nodes: Iterable[NodeId], turns: Iterable[TurnId]) -> _Kept:
+        """The same without some nodes, and without those that contain words of some turns."""
+        gone = {*nodes}.union(*(self.saying.get(turn, ()) for turn in turns)) & self.nodes.keys()
+        if not gone:
+            return self
+        left, saying = dict(self.nodes), dict(self.saying)
+        for name in gone:
+            for turn in {said.turn_id for said in left.pop(name).said}:
+                saying[turn] -= {name}
+                if not saying[turn]:
+                    del saying[turn]
+        letters = self.letters - sum(_letters(self.nodes[name]) for name in gone)
+        return _Kept(self.standing, left, saying, letters)
+
+
 class KnownNodes:
     """The nodes that questions have found, each kept until it changes; those used last, if there are many.
 
@@ -68,26 +108,25 @@ class KnownNodes:
     def __init__(self, graph: Store, *, most: int = _MOST_LETTERS) -> None:
         self._graph, self._most = graph, most
         self._lock = Lock()
-        self._kept: OrderedDict[SpaceId, tuple[Standing | None, dict[NodeId, KnownNode], int]] = OrderedDict()
+        self._kept: OrderedDict[SpaceId, _Kept] = OrderedDict()
 
     def of(self, space: SpaceId, standing: Standing | None, ids: Sequence[NodeId]) -> Mapping[NodeId, KnownNode]:
         """Nodes of a space that stands as given: at least those with these IDs."""
         with self._lock:
-            then, known, letters = self._kept.get(space, (None, {}, 0))
-        if then != standing:
-            known, letters = self._unchanged(space, then, known)
-        missing = [node for node in ids if node not in known]
+            kept = self._kept.get(space, _Kept())
+        if kept.standing != standing:
+            kept = replace(self._unchanged(space, kept), standing=standing)
+        missing = [node for node in ids if node not in kept.nodes]
         if missing:
-            read = self._read(space, missing)
-            known, letters = known | read, letters + sum(map(_letters, read.values()))
+            kept = kept.with_more(self._read(space, missing))
         with self._lock:
-            self._kept[space] = standing, known, letters
+            self._kept[space] = kept
             self._kept.move_to_end(space)
-            held = sum(letters for *_, letters in self._kept.values()) if missing else 0
+            held = sum(each.letters for each in self._kept.values()) if missing else 0
             while held > self._most:
-                _, (*_, dropped) = self._kept.popitem(last=False)
-                held -= dropped
-        return known
+                _, dropped = self._kept.popitem(last=False)
+                held -= dropped.letters
+        return kept.nodes
 
     def drop(self, spaces: Iterable[SpaceId]) -> None:
         """Keep nothing of these spaces any longer."""
@@ -95,20 +134,12 @@ class KnownNodes:
             for space in spaces:
                 self._kept.pop(space, None)
 
-    def _unchanged(
-        self, space: SpaceId, then: Standing | None, kept: dict[NodeId, KnownNode]
-    ) -> tuple[dict[NodeId, KnownNode], int]:
-        """The kept nodes that are as they were when the space stood as ``then``, and their size."""
-        changed = None if then is None or not kept else self._graph.names_since(space, then.revision)
-        if changed is None:
-            return {}, 0
-        nodes, turns = changed
-        same = {
-            node: each
-            for node, each in kept.items()
-            if node not in nodes and turns.isdisjoint(said.turn_id for said in each.said)
-        }
-        return same, sum(map(_letters, same.values()))
+    def _unchanged(self, space: SpaceId, kept: _Kept) -> _Kept:
+        """The kept nodes that are as they were when the space stood as it did then."""
+        if kept.standing is None or not kept.nodes:
+            return _Kept()
+        changed = self._graph.names_since(space, kept.standing.revision)
+        return _Kept() if changed is None else kept.without(*changed)
 
     def _read(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, KnownNode]:
         with self._graph.reading():

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from locigraph.kg import products
 from locigraph.kg.schema import searchable_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.times import epoch
@@ -145,7 +146,7 @@ class MemoryVectors:
             return []
         # Of whole blocks, at whose ends processors round otherwise: equal vectors are to have equal scores.
         blocks = self._room[scope.space][:, : len(rows) + -len(rows) % _BLOCK]
-        scores = _inner_products(blocks, vector)[: len(rows)]
+        scores = products.with_columns(blocks, vector, block=_BLOCK)[: len(rows)]
         latest = None if scope.as_of is None else epoch(scope.as_of)
         matches: list[VectorMatch] = []
         only = scope.only
@@ -165,17 +166,6 @@ class MemoryVectors:
             if (scope.types is None or row.type in scope.types) and (latest is None or recorded_at <= latest):
                 matches.append(VectorMatch(row.node_id, row.type, row.turn_ids, score))
         return sorted(matches, key=lambda match: (-match.score, match.node_id))[:top_k]
-
-
-def _inner_products(columns: NDArray[np.float32], vector: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Inner products of a vector, [dim], with columns, [dim, count]; where it is 0, they are not read."""
-    used = np.flatnonzero(vector)
-    total: NDArray[np.float32] = np.zeros(columns.shape[1], dtype=np.float32)
-    for run in np.split(used, np.flatnonzero(np.diff(used) > 1) + 1):
-        if len(run):
-            part = slice(run[0], run[-1] + 1)
-            total += vector[part] @ columns[part]
-    return total
 
 
 def _capacity(rows: int) -> int:

@@ -9,6 +9,7 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from locigraph.kg import products
 from locigraph.kg.language.mentions import date_tokens, name_words, named_dates, named_people
 from locigraph.kg.language.terms import terms
 from locigraph.kg.schema import fact_types
@@ -92,7 +93,7 @@ class TurnSignals:
             return np.array([len(dates & theirs) for theirs in self._event_dates], dtype=np.float64)
         how, _, kind = signal.partition("_")
         texts = self._texts[kind]
-        scores = texts.vectors @ vector if how == "dense" else texts.words.scores(words)
+        scores = products.with_rows(texts.vectors, vector) if how == "dense" else texts.words.scores(words)
         best = np.full(len(self.rows), min(0.0, float(scores.min(initial=0.0))))
         np.maximum.at(best, texts.turn_of_pair, scores[texts.text_of_pair])
         return best

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import logging
+import math
 import os
 import random
 import sqlite3
@@ -54,6 +55,8 @@ _HALF = "@bfloat16"
 _CHECKSUM = 7
 # On CPU 32 is faster than 128, since texts are short and smaller batches need less padding.
 _BATCH = 32
+# A batch takes a CPU as long as so many letters more: it reads all weights of the model.
+_LETTERS_A_BATCH = 120
 _REMEMBERED_BYTES = 4 * 2**20  # two thousand vectors
 
 _LOG = logging.getLogger(__name__)
@@ -259,21 +262,49 @@ class CachedTextEncoder:
         self.load()
         assert self._model is not None
         read = [windows(with_named_emoji(text)) for text in texts]  # most tokenisers know no emoji
+        parts = list(chain.from_iterable(read))
+        batches = [parts] if self._model.device.type != "cpu" else _of_similar_length(parts)
+        vectors = []
         with self._encoding:
-            vectors: Any = self._model.encode(
-                list(chain.from_iterable(read)),
-                batch_size=_BATCH,
-                normalize_embeddings=True,
-                convert_to_tensor=True,
-                show_progress_bar=False,
-            )
+            for batch in batches:
+                found: Any = self._model.encode(
+                    batch,
+                    batch_size=_BATCH,
+                    normalize_embeddings=True,
+                    convert_to_tensor=True,
+                    show_progress_bar=False,
+                )
+                vectors.append(found.float().cpu().numpy())
         starts = np.cumsum([0, *(len(parts) for parts in read[:-1])])
-        result: NDArray[np.float32] = np.add.reduceat(vectors.float().cpu().numpy(), starts)
+        result: NDArray[np.float32] = np.add.reduceat(np.concatenate(vectors), starts)
         result /= np.linalg.norm(result, axis=1, keepdims=True)
         if not np.isfinite(result).all():
             raise TextEncoderError(f"model {self._name!r} returned NaN or infinite values; try dtype float32")
         self.encoded += len(texts)
         return result
+
+
+def _of_similar_length(texts: list[str]) -> list[list[str]]:
+    """Texts in consecutive parts that a CPU encodes in least time: each of a batch takes as long as the longest.
+
+    The texts of an addition are a turn, and topics of two words. More than a batch are not divided further.
+    """
+    if len(texts) > _BATCH:
+        return [texts]
+    # The least time for the first texts, and where the last of their parts begins.
+    best: list[tuple[float, int]] = [(0.0, 0)]
+    for end in range(1, len(texts) + 1):
+        longest, found = 0, (math.inf, 0)
+        for start in range(end - 1, -1, -1):
+            longest = max(longest, len(texts[start]))
+            found = min(found, (best[start][0] + _LETTERS_A_BATCH + (end - start) * longest, start))
+        best.append(found)
+    parts, end = [], len(texts)
+    while end:
+        start = best[end][1]
+        parts.append(texts[start:end])
+        end = start
+    return parts[::-1]
 
 
 def _vectors_kept() -> ByteCache[bytes, NDArray[np.float32]]:

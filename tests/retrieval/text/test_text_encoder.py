@@ -7,15 +7,25 @@ import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from locigraph.kg.embedded_text import windows
 from locigraph.retrieval.errors import TextEncoderError
-from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL, CachedTextEncoder, load_model, packaged_weights
+from locigraph.retrieval.text.text_encoder import (
+    _LETTERS_A_BATCH,
+    DEFAULT_MODEL,
+    CachedTextEncoder,
+    _of_similar_length,
+    load_model,
+    packaged_weights,
+)
 from tests.fakes import FakeEncoder
 
 
@@ -279,3 +289,18 @@ def test_what_only_the_end_of_a_long_text_says_reaches_its_vector(tmp_path: Path
         ["What is the boat called?", filler + "The boat is called Kestrel.", filler + "The garden is called Eden."]
     )
     assert question @ with_end > question @ without + 0.02
+
+
+@given(st.lists(st.integers(0, 400), min_size=1, max_size=9))
+def test_texts_are_encoded_in_the_parts_that_take_least_time(lengths: list[int]) -> None:
+    texts = ["x" * length for length in sorted(lengths)]
+
+    def cost(parts: Sequence[Sequence[str]]) -> int:
+        return sum(_LETTERS_A_BATCH + len(part) * max(map(len, part)) for part in parts)
+
+    parts = _of_similar_length(texts)
+    assert [text for part in parts for text in part] == texts
+    cuts = (
+        [0, *places, len(texts)] for size in range(len(texts)) for places in combinations(range(1, len(texts)), size)
+    )
+    assert cost(parts) == min(cost([texts[a:b] for a, b in pairwise(each)]) for each in cuts)
