@@ -223,9 +223,9 @@ class Memory:
     ) -> TurnId:
         """Remember one turn; returns its ID.
 
-        Add turns in the order of their times. A turn that is earlier than consolidated turns causes its whole space to
-        be consolidated again, which takes seconds in a space of some hundred turns; so add late turns together, with
-        ``add_many``.
+        Add turns in the order of their times if you can. A turn that is earlier than others of its space finds its
+        place; where they are up to 32 (4 with language models) all are consolidated again, and else it is consolidated
+        between them: what it states is ended by what was said since, and is a fact of its own even if that repeats it.
 
         Args:
             space: Name of the space; it is created if it does not exist.

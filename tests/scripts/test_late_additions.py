@@ -80,3 +80,21 @@ def test_after_late_turns_a_memory_in_use_answers_as_one_that_is_opened_anew(
         with Memory.open(path, **options) as memory:
             for (name, asked), hits in held.items():
                 assert ranked(memory, asked, name) == hits
+
+
+@pytest.mark.parametrize(("consolidated", "is_rebuilt"), [(32, True), (33, False)])
+def test_a_late_turn_has_a_small_space_consolidated_again_and_leaves_a_larger_one_as_it_is(
+    consolidated: int, is_rebuilt: bool, place: Path
+) -> None:
+    day = datetime(2024, 5, 1, tzinfo=UTC)
+    turn: dict[str, Any] = {"space": "ana", "session": "s1", "speaker": "Ana"}
+    with Memory.open(place / "memory.sqlite", checkpoint=str(place / "checkpoint")) as memory:
+        memory.add_many(
+            turn | {"text": f"I sold boat {n}.", "turn_id": f"t{n}", "spoken_at": day} for n in range(consolidated)
+        )
+        late = turn | {"session": "s0", "text": "I bought an oar.", "spoken_at": day - timedelta(days=1)}
+        assert memory.add(**late, turn_id="late") == "late"
+        with Store(place / "memory.sqlite") as store:
+            assert store.turns(SpaceId("ana"))[0].turn_id == "late"
+            # Keys ascend in the order in which nodes are made.
+            assert (store.snapshot(SpaceId("ana")).turns_of[0] == ("late",)) is is_rebuilt

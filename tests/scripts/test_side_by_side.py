@@ -9,6 +9,8 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,7 +24,7 @@ from locigraph.consolidation.ledger import Ledger
 from locigraph.consolidation.llm import ChatClient, Endpoint
 from locigraph.kg.corpora import load_corpus
 from locigraph.kg.store import Store
-from locigraph.kg.types import SpaceId, Turn, TurnState
+from locigraph.kg.types import SpaceId, Turn, TurnId, TurnState
 from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes import FakeEncoder
 from tests.scripts.test_llm_build import graph_of
@@ -157,3 +159,28 @@ def test_an_outage_in_one_conversation_stops_all_with_its_reason_and_loses_nothi
         with stub_server(Stub(extracted)) as stub:
             build(store, stub.url, tmp_path)
         assert graphs(store) == expected
+
+
+def test_for_a_late_turn_of_more_than_four_no_turn_is_asked_of_a_language_model_again(tmp_path: Path) -> None:
+    late, *others = (turn for turn in TURNS if turn.space == SPACES[0])
+    late = replace(late, session_id="earlier", spoken_at=datetime(2000, 1, 1, tzinfo=UTC), turn_id=TurnId("late"))
+    asked: list[str] = []
+
+    def answer(request: dict[str, Any]) -> Any:
+        reply = extracted(request)
+        if "words" not in reply:
+            asked.append(reply_turn(request)["said"])
+        return reply
+
+    for count, expected in ((4, 5), (5, 1)):
+        with stub_server(Stub(answer)) as stub, Store(tmp_path / f"{count}.sqlite") as store:
+            endpoint = Endpoint(stub.url, "m", timeout_s=60, deadline_s=0.01)
+            cassette = Cassette(tmp_path / f"replies-{count}.sqlite")
+            extractor = LLMExtractor(*(ChatClient(endpoint, cassette, Ledger()) for _ in range(2)))
+            writer = GraphWriter(store, extractor, cast(Any, FakeEncoder(512)), inserts_late=True)
+            writer.add(others[:count])
+            asked.clear()
+            writer.add([late])
+            assert len(asked) == expected
+            assert store.turn_counts(SPACES[0]) == {TurnState.DONE: count + 1}
+            assert store.faults() == []
