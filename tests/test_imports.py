@@ -88,3 +88,16 @@ def test_no_two_files_of_the_packages_have_the_same_name() -> None:
     shared = {"__init__", "__main__", "errors", "protocols"}
     names = [path.stem for folder in PACKAGES.values() for path in folder.rglob("*.py") if path.stem not in shared]
     assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
+def test_a_command_leaves_most_of_its_work_to_others() -> None:
+    """No function of a command has more than 52 lines beside its parameters and its description."""
+    long = {}
+    for path in (ROOT / "scripts" / "commands").rglob("*.py"):
+        for each in ast.walk(ast.parse(path.read_text())):
+            if isinstance(each, ast.FunctionDef):
+                body = each.body[1:] if ast.get_docstring(each) else each.body
+                lines = (each.end_lineno or 0) - body[0].lineno + 1 if body else 0
+                if lines > 52:
+                    long[f"{path.name}: {each.name}"] = lines
+    assert long == {}

@@ -18,10 +18,14 @@ from locigraph.assembly.settings import (
 from locigraph.kg.counts import counted
 
 if TYPE_CHECKING:
+    from locigraph.assembly.batch_jobs import Workers
+    from locigraph.assembly.refresh_job import RefreshJob
     from locigraph.consolidation.errors import LanguageModelError
+    from locigraph.consolidation.protocols import Extractor
     from locigraph.kg.corpora import Corpus
     from locigraph.kg.store import Store, TurnFailure
-    from locigraph.kg.types import SpaceId, TurnId
+    from locigraph.kg.types import Scope, SpaceId, TurnId
+    from locigraph.training.live_embeddings import LiveEmbeddings
 
     Failures = dict[SpaceId, list[TurnFailure]]
 
@@ -81,8 +85,6 @@ def build(
     from locigraph.assembly.language_models import clients_of
     from locigraph.assembly.refresh_job import RefreshJob
     from locigraph.assembly.search_parts import indexer_of
-    from locigraph.consolidation.protocols import MeteredExtractor
-    from locigraph.kg.schema import EPISODE
     from locigraph.kg.store import Store
     from locigraph.kg.types import Scope
     from locigraph.scripts.console.terminal import printable, spaces_list
@@ -93,9 +95,7 @@ def build(
     extractor = graphs.extractor_for(consolidation, loaded, clients)
     scope = Scope(user, agent)
     if dry_run:
-        with opening.present_store(store) as present:
-            print(spaces_list(loaded.conversations, frozenset() if present is None else {*present.spaces()}))
-            print(graphs.foreseen(loaded, extractor, present, scope))
+        _foresee(loaded, extractor, store, scope)
         return
     with Store(store) as graph:
         print(spaces_list(loaded.conversations, {*graph.spaces()}))
@@ -115,19 +115,41 @@ def build(
             indexer_of(graph, vectors, text_encoder).drain(progress=True)
             if embeddings is not None and checkpoint is not None:
                 folder = defaults.checkpoint_folder(checkpoint, graph, text_encoder.model_name)
-                writer = RefreshJob(store, index, used, str(folder)).writer(graph.counts_of_type(EPISODE), running)
-                embeddings.update(progress="refresh", writer=writer)
+                _refresh(embeddings, graph, RefreshJob(store, index, used, str(folder)), running)
                 defaults.remember_checkpoint(graph, folder, text_encoder.model_name)
-            held = _held(graph, loaded)
+            notes.insert(0, _held(graph, loaded))
+    notes += [f"v1 will answer questions, since v2 cannot be used: {missing}"] if missing else []
+    _conclude(extractor, stopped, [*notes, *map(printable, [*_skipped(forgotten), *_failures(failed)])])
+    if failed:
+        raise SystemExit(1)
+
+
+def _foresee(corpus: Corpus, extractor: Extractor, store: str, scope: Scope) -> None:
+    """Print what would be built, and what it would cost."""
+    from locigraph.assembly import graphs, opening
+    from locigraph.scripts.console.terminal import spaces_list
+
+    with opening.present_store(store) as present:
+        print(spaces_list(corpus.conversations, frozenset() if present is None else {*present.spaces()}))
+        print(graphs.foreseen(corpus, extractor, present, scope))
+
+
+def _refresh(embeddings: LiveEmbeddings, graph: Store, job: RefreshJob, running: Workers) -> None:
+    from locigraph.kg.schema import EPISODE
+
+    embeddings.update(progress="refresh", writer=job.writer(graph.counts_of_type(EPISODE), running))
+
+
+def _conclude(extractor: Extractor, stopped: LanguageModelError | None, notes: Sequence[str]) -> None:
+    """Print what language models cost, and the notes; raises what has stopped them."""
+    from locigraph.consolidation.protocols import MeteredExtractor
+
     if isinstance(extractor, MeteredExtractor):
         for line in extractor.ledger.lines():
             print(line)
     if stopped is not None:
         raise stopped
-    notes += [f"v1 will answer questions, since v2 cannot be used: {missing}"] if missing else []
-    print("\n".join([held, *notes, *map(printable, [*_skipped(forgotten), *_failures(failed)])]))
-    if failed:
-        raise SystemExit(1)
+    print("\n".join(notes))
 
 
 def _read(settings: CorpusSettings, store: str, *, redact: bool) -> Corpus:

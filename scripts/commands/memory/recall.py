@@ -96,29 +96,20 @@ def recall(
     from locigraph.kg.types import Scope
     from locigraph.memory import Memory
     from locigraph.memory.asked_question import AskedQuestion
-    from locigraph.memory.recalled import Recalled
-    from locigraph.serving.running import answer_of_server
 
     options.check_named(space, Scope(user, agent))
     asked: dict[str, Any] = {
         "question": question, "space": space, "user": user, "agent": agent, "top_k": top_k,
         "budget_tokens": budget_tokens, "budget_kinds": budget_kinds, "as_of": as_of, "strategy": strategy,
         "speaker": speaker, "fold": fold, "include_superseded": include_superseded, "filter": filter,
-        "min_confidence": min_confidence,
+        "min_confidence": min_confidence, **({} if reranker is None else {"reranker": reranker}),
     }  # fmt: skip
-    if reranker is not None:
-        asked["reranker"] = reranker
     AskedQuestion(**asked)  # raises before anything is opened
     asked["space"] = opening.space_of(space, store)
     # A server has the parts of its own start; a question that names others cannot be asked there.
     parts_of_its_own = (index, encoder, checkpoint, queries)
     is_plain = parts_of_its_own == (IndexSettings(), REMEMBERED, DEFAULT, None) and reranker in (None, DEFAULT)
-    answer = answer_of_server(store, "recall", asked) if is_plain else None
-    if answer is not None:
-        if json:
-            print(dumps(answer))
-        else:
-            _show(Recalled.from_json(answer), context=answer["context"], with_spaces=space is None)
+    if is_plain and _has_told(store, asked, json=json, with_spaces=space is None):
         return
     ledger = Ledger()
     query_generator = queries_of(queries, clients_of(llm, ledger=ledger))
@@ -126,12 +117,33 @@ def recall(
         found = memory.recall(**asked, queries=query_generator)
     if json:
         print(dumps(found.as_json()))
-        return
-    context = None
-    if found.context is not None:
-        used = f"{found.context.tokens} of {budget_tokens} tokens used"
-        context = f"{found.context}\n{used}; memories that did not fit: {found.context.left_out}"
-    _show(found, context=context, with_spaces=space is None, said=ledger.lines())
+    else:
+        _show(found, context=_context_of(found, budget_tokens), with_spaces=space is None, said=ledger.lines())
+
+
+def _has_told(store: str, asked: dict[str, Any], *, json: bool, with_spaces: bool) -> bool:
+    """Whether a server runs on the store; then it is asked, and its answer printed."""
+    from json import dumps
+
+    from locigraph.memory.recalled import Recalled
+    from locigraph.serving.running import answer_of_server
+
+    answer = answer_of_server(store, "recall", asked)
+    if answer is None:
+        return False
+    if json:
+        print(dumps(answer))
+    else:
+        _show(Recalled.from_json(answer), context=answer["context"], with_spaces=with_spaces)
+    return True
+
+
+def _context_of(found: Recalled, budget_tokens: int | None) -> str | None:
+    """The context, with what is left of its budget; None if hits were asked for."""
+    if found.context is None:
+        return None
+    used = f"{found.context.tokens} of {budget_tokens} tokens used"
+    return f"{found.context}\n{used}; memories that did not fit: {found.context.left_out}"
 
 
 def _show(found: Recalled, *, context: str | None, with_spaces: bool, said: Sequence[str] = ()) -> None:

@@ -67,13 +67,7 @@ def answer(
             f"{folder} holds an evaluation of a corpus with SHA-256 {evaluated}, but {loaded.path} has "
             f"{loaded.sha256}; name the same corpus"
         )
-    contexts = read_contexts(folder / "contexts.jsonl.gz", budget_tokens)
-    if strategies is not None:
-        named = names_in(strategies)
-        missing = [name for name in named if name not in contexts]
-        if missing:
-            raise LocigraphError(f"strategy {missing[0]!r} was not evaluated; {folder} has {', '.join(contexts)}")
-        contexts = {name: contexts[name] for name in named}
+    contexts = _named(read_contexts(folder / "contexts.jsonl.gz", budget_tokens), strategies, folder)
     row = FORMATS[loaded.format]
     answerable = [
         question for question in loaded.questions if question.answer and question.category not in row.unanswerable
@@ -104,3 +98,16 @@ def _evaluated(folder: Path) -> str:
         raise LocigraphError(
             f"{folder}: not an output folder of locigraph evaluate ({error!r}); name one with --results"
         ) from error
+
+
+def _named(contexts: dict[str, dict[str, str]], strategies: Names | None, folder: Path) -> dict[str, dict[str, str]]:
+    """The contexts of some strategies, or of all; raises LocigraphError if one was not evaluated."""
+    from locigraph.kg.errors import LocigraphError
+
+    if strategies is None:
+        return contexts
+    named = names_in(strategies)
+    missing = [name for name in named if name not in contexts]
+    if missing:
+        raise LocigraphError(f"strategy {missing[0]!r} was not evaluated; {folder} has {', '.join(contexts)}")
+    return {name: contexts[name] for name in named}

@@ -51,14 +51,11 @@ def evaluate_consolidation(
         encoder: Text encoder that compares statements.
         output: Folder of the graphs and of the result.
     """
-    import json
-
     from locigraph.assembly import defaults, graphs, opening, options
     from locigraph.assembly.language_models import clients_of
     from locigraph.consolidation.ledger import Ledger
     from locigraph.consolidation.protocols import MeteredExtractor
     from locigraph.kg.errors import LocigraphError
-    from locigraph.kg.files import replace_file
     from locigraph.kg.store import Store
     from locigraph.research.experiments import extracting_models as models
 
@@ -92,18 +89,27 @@ def evaluate_consolidation(
             rows[name] = _row(loaded, graph, text_encoder, threshold, failed=sum(map(len, failed.values())))
             if isinstance(extractor, MeteredExtractor):
                 rows[name] |= {"setup": setup, **models.usage_of(graph, loaded.conversations)}
-    turns = sum(len(conversation.turns) for conversation in loaded.conversations)
     measured = {
         "corpus": loaded.path, "sha256": loaded.sha256, "conversations": [c.space for c in loaded.conversations],
-        "turns": turns, "threshold": threshold, "encoder": text_encoder.model_id,
+        "turns": sum(len(conversation.turns) for conversation in loaded.conversations), "threshold": threshold,
+        "encoder": text_encoder.model_id,
     }  # fmt: skip
-    file = Path(output) / "consolidation.json"
+    _write(Path(output) / "consolidation.json", measured, rows)
+
+
+def _write(file: Path, measured: Mapping[str, Any], rows: dict[str, dict[str, Any]]) -> None:
+    """Write rows beside those of other models that were measured on the same earlier, and print all of them."""
+    import json
+
+    from locigraph.kg.files import replace_file
+    from locigraph.research.experiments import extracting_models as models
+
     of_models = {models.digest(row["setup"]): row for row in _earlier_rows(file, measured)}
-    if llm.model:
-        of_models[models.digest(setup)] = rows.pop("llm")
+    if "llm" in rows:
+        of_models[models.digest(rows["llm"]["setup"])] = rows.pop("llm")
     rows |= zip(models.names_of([row["setup"] for row in of_models.values()]), of_models.values(), strict=True)
     replace_file(file, json.dumps({**measured, "rows": rows}, indent=1) + "\n")
-    print(_table(rows, turns, threshold))
+    print(_table(rows, measured["turns"], measured["threshold"]))
     print(f"written to {file}")
 
 
