@@ -2,9 +2,9 @@
 
 Turns of the bundled corpora, over and over with other numbers, fill one space to each of the sizes. There, a few turns
 are added one by one. After each, v2 and v1 are asked at once, without a filter or with one that one in a hundred turns
-satisfies, in turn; then again when nothing is new, also with a filter that half of the turns satisfy. At last
-a turn is added that is older than half of the others, and v2 is asked. All times are of the processor, in milliseconds,
-the medians of the rounds. Vectors of texts are hashed words, so that no text encoder runs.
+satisfies, in turn; then again when nothing is new, also with a filter that half of the turns satisfy. At last a turn is
+added that is older than half of the others, and both are asked. All times are of the processor, in milliseconds, the
+medians of the rounds. Vectors of texts are hashed words, so that no text encoder runs.
 
 Beside them, the same texts in a matrix of NumPy (adding a row, and the product of the matrix with a question), and in
 LanceDB where that is installed (``pip install lancedb``; its table is optimised before each size).

@@ -134,7 +134,7 @@ class ChangeBuilder:
             self._dropped += [(known, SUPERSEDED_BY, NodeId(operation.successor)) for known in between]
 
     def _follow_by_later_events(self, events: list[AddNode]) -> None:
-        """Insert the events of a retried turn into the PRECEDES chain, between earlier and later events."""
+        """Insert the events of a late or retried turn into the PRECEDES chain, between earlier and later events."""
         if not events:
             return
         index = self._state.index

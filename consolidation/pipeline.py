@@ -125,8 +125,7 @@ class Consolidator:
         if isinstance(self._extractor, MeteredExtractor):
             _remember_version(self._store, space, self._extractor.version)
         state, self._cached_state = self._cached_state, None
-        is_current = state is not None and state.space == space
-        if state is None or not is_current or not (state.revision == revision or state.insert(pending, revision)):
+        if state is None or state.space != space or not state.takes_in(pending, revision):
             state, pending = self._read(space)
         state.extend(pending)
         left = len(pending) if most is None else most
@@ -167,7 +166,8 @@ class Consolidator:
 
     def _extract(self, turn: Turn, state: SpaceState) -> None:
         found = self._context.find(turn, limit=_CONTEXT_NODES)
-        shown, later = ([state.planned[node_id] for node_id in ids] for ids in found)
+        later = state.of_later_turns(turn, [*found.known, *found.later])
+        shown = [state.planned[node_id] for node_id in found.known if state.planned[node_id] not in later]
         recent = state.recent(turn, _RECENT_TURNS)
         latest = [node for node in state.planned_by(recent) if node not in shown]
         context = Context(tuple(shown), recent, tuple(latest), state.coined, tuple(later))

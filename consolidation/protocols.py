@@ -25,8 +25,8 @@ class Context:
         recent: The turns just before it in its session, oldest first.
         latest: Nodes that those turns created or repeated and that are not in ``nodes``; pronouns may refer to them.
         labels: Relation labels that earlier turns of the space have coined.
-        later: Nodes that retrieval found for a late turn and that later turns created. A plan may only say that one of
-            them has replaced what the turn states.
+        later: Nodes that retrieval found for a late turn and that later turns created, in the order of these. A plan
+            may only say that one of them has replaced what the turn states.
     """
 
     nodes: tuple[ContextNode, ...]
@@ -89,8 +89,8 @@ class Found(NamedTuple):
     """Ids of the nodes of plannable types that retrieval found for a turn, best first.
 
     Attributes:
-        known: Those that the turn may change: they were known when it was said.
-        later: Those of later turns, if it is a late or a retried one.
+        known: Those that were known when the turn was said.
+        later: Those that became known later, such as those of later turns if this is a late or a retried one.
     """
 
     known: Sequence[NodeId]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -56,6 +56,7 @@ class SpaceState:
         self._arrange(store.turns(space))
         self.planned: dict[NodeId, ContextNode] = {}
         self._planned_by: dict[TurnId, dict[NodeId, None]] = {}
+        self._first_source: dict[NodeId, TurnId] = {}
         self._archived: set[NodeId] = set()
         self.coined: tuple[RelationLabel, ...] = ()
         labels = store.used_labels(space)
@@ -83,22 +84,24 @@ class SpaceState:
         # Sessions may overlap in time, so their turns can be interleaved in ``turns``.
         self._sessions: dict[str, list[Turn]] = {}
         self._place: dict[TurnId, int] = {}
-        self._last_place: dict[str, int] = {}  # in each session that of the last turn with an episode
+        self._done: dict[str, list[int]] = {}  # in each session those of the turns with an episode, ascending
         self.speakers: tuple[str, ...] = ()
         self.extend(turns)
         for turn_id in self.episodes:
             self._note_episode_of(turn_id)
 
-    def insert(self, turns: Sequence[Turn], revision: int) -> bool:
-        """Put late turns between the others, if nothing else has changed since; returns whether that is so.
+    def takes_in(self, turns: Sequence[Turn], revision: int) -> bool:
+        """Whether this is the state of the space, once late turns have been put between the others.
 
         Args:
             turns: The pending turns, in order, with the positions that the store has given them.
             revision: Present revision number of the space.
         """
+        if revision == self.revision:
+            return True
         new = [turn for turn in turns if turn.turn_id not in self.index]
-        # That late turns came is one change, which the store has counted since this state was read.
-        if not new or new[0].position >= len(self.turns) or revision != self.revision + 1:
+        part = self._store.part_since(self.space, self.revision, types=None)
+        if not new or part is None or part.nodes:  # other changes than late turns
             return False
         events = [(self.turns[first].turn_id, number, node_id) for first, number, node_id in self._events]
         arranged = list(self.turns)
@@ -149,6 +152,7 @@ class SpaceState:
             insort(self._events, (first, len(self._events), node.id))
         for turn_id in node.provenance:
             self._planned_by.setdefault(turn_id, {})[node.id] = None
+        self._first_source.setdefault(node.id, min(node.provenance, key=self.index.__getitem__))
         first_day = None if node.valid_from is None else node.valid_from.date()
         self.planned[node.id] = ContextNode(
             node.id, node.type, node.description, node.attributes, first_day, self._superseded_at.get(node.id),
@@ -158,8 +162,10 @@ class SpaceState:
             self._archived.add(node.id)
 
     def _note_episode_of(self, turn_id: TurnId) -> None:
-        session = self.turns[self.index[turn_id]].session_id
-        self._last_place[session] = max(self._last_place.get(session, -1), self._place[turn_id])
+        done = self._done.setdefault(self.turns[self.index[turn_id]].session_id, [])
+        place = self._place[turn_id]
+        if bisect_left(done, place) == bisect_right(done, place):
+            insort(done, place)
 
     def supersede(self, node_id: NodeId, successor: NodeId) -> None:
         """Record that another node replaces this one since both were known; the earliest such time is kept."""
@@ -186,15 +192,22 @@ class SpaceState:
         ids = dict.fromkeys(node_id for turn in turns for node_id in self._planned_by.get(turn.turn_id, ()))
         return [self.planned[node_id] for node_id in ids if node_id not in self._archived]
 
+    def of_later_turns(self, turn: Turn, node_ids: Iterable[NodeId]) -> list[ContextNode]:
+        """Those of some planned nodes that turns after this one created, in the order of these."""
+        places = {node_id: self.index[self._first_source[node_id]] for node_id in node_ids}
+        later = sorted((place, node_id) for node_id, place in places.items() if place > self.index[turn.turn_id])
+        return [self.planned[node_id] for _, node_id in later]
+
     def event_before(self, turn: Turn) -> NodeId | None:
-        """The last event of any earlier turn, even if later turns were consolidated before this one (a retry)."""
+        """The last event of any earlier turn, even if later turns were consolidated before this one."""
         place = bisect_left(self._events, (self.index[turn.turn_id],))
         return self._events[place - 1][2] if place else None
 
     def events_after(self, turn: Turn) -> list[NodeId]:
-        """The events of the first later turn that has any; there are some only when the turn is a retried one."""
-        later = self._events[bisect_left(self._events, (self.index[turn.turn_id] + 1,)) :]
-        return [node_id for place, _, node_id in later if place == later[0][0]]
+        """The events of the first later turn that has any; there are some only for a late or retried turn."""
+        start = bisect_left(self._events, (self.index[turn.turn_id] + 1,))
+        end = bisect_left(self._events, (self._events[start][0] + 1,)) if start < len(self._events) else start
+        return [node_id for *_, node_id in self._events[start:end]]
 
     def recent(self, turn: Turn, count: int) -> tuple[Turn, ...]:
         """Up to ``count`` turns just before this one in its session, oldest first."""
@@ -203,13 +216,9 @@ class SpaceState:
 
     def beside(self, turn: Turn, step: int) -> NodeId | None:
         """Episode of the nearest turn before (-1) or after (+1) in the session that has one; None if none has."""
-        session, place = self._sessions[turn.session_id], self._place[turn.turn_id] + step
-        last = self._last_place.get(turn.session_id, -1)
-        while 0 <= place <= last:
-            if (episode := self.episodes.get(session[place].turn_id)) is not None:
-                return episode
-            place += step
-        return None
+        place, done = self._place[turn.turn_id], self._done.get(turn.session_id, [])
+        found = bisect_left(done, place) - 1 if step < 0 else bisect_right(done, place)
+        return self.episodes[self._sessions[turn.session_id][done[found]].turn_id] if 0 <= found < len(done) else None
 
     def known_since(self, *refs: str) -> list[datetime]:
         """When the given nodes became known; refs of nodes that are not in the graph yet are left out."""

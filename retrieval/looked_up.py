@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Self
@@ -23,6 +22,7 @@ from locigraph.kg.language.tokens import words
 from locigraph.kg.types import NodeId
 from locigraph.retrieval.hits import hits_of_matches
 from locigraph.retrieval.protocols import Hit, VectorMatch
+from locigraph.retrieval.text_caches import cached
 
 _FAR, _NEAR = 1_000, 50
 _MOST_WORDS = 4  # of a question that is nothing but words to be found
@@ -42,6 +42,7 @@ _ASKING = frozenset(
 )
 _RARE = 0.003  # share of the hits in which a figure, a full name or the only word of a question occurs
 # Stems of other languages may begin otherwise than their words, and accents may be signs of their own.
+_NO_LETTER_BEFORE = r"(?<![^\W_])"  # "user_id" has the word "id"
 _OTHER_LETTER = re.compile(r"[^\W\x00-\x7f]|[\u0300-\u036f]")
 
 
@@ -218,7 +219,7 @@ def _pairs(found: Sequence[str]) -> list[str]:
     return [f"{first} {second}" for first, second in pairwise(found)]
 
 
-@lru_cache(maxsize=2**10)
+@cached(2**10)
 def _starts(term: str) -> tuple[str, re.Pattern[str]]:
     """What every word begins with that has this stem, and a pattern of it where a word may begin.
 
@@ -227,7 +228,7 @@ def _starts(term: str) -> tuple[str, re.Pattern[str]]:
     if not term.isascii():
         start = term[:-1] or term
         return start, re.compile(re.escape(start))
-    if not term.isalpha():
-        return term, re.compile(rf"\b{re.escape(term)}\b")
+    if term.isdigit():
+        return term, re.compile(rf"{_NO_LETTER_BEFORE}{term}(?![^\W_])")
     start = term[:1] if term in _IRREGULAR else term[:-1] if len(term) > 2 else term
-    return start, re.compile(rf"\b{start}")
+    return start, re.compile(_NO_LETTER_BEFORE + re.escape(start))

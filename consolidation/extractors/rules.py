@@ -111,8 +111,7 @@ class RuleExtractor:
             operations += [SupersedeNode(node, ref) for node in replaced]
             if slot is not None and slot.is_personal(turn.speaker):  # of a late turn, what was said since may hold now
                 since = [node for node in context.later if slot.replaces(node.attributes)]
-                first = min(since, key=lambda node: node.known_at or turn.recorded_at, default=None)
-                operations += [] if first is None else [SupersedeNode(ref, first.id)]
+                operations += [SupersedeNode(ref, node.id) for node in since[:1]]
             for node in replaced:
                 del replaceable[node]
         return Blueprint(tuple(operations), reading.mentions, reading.topics)

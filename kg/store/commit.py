@@ -64,9 +64,11 @@ class Commit:
         self._write_embeddings()
         self._write_relations()
         self._drop_relations()
+        followers = self._read_with()
+        embeddings.drop_in_context(self._connection, followers)
         changes.post(self._connection, change.space, touched, "upsert")
-        changes.list_changed(self._connection, change.space, [*touched, *self._turns_with_other_edges()])
-        changed = [*touched, *(key for key, *_ in self._provenance), *self._replaced(), *self._followers()]
+        changes.list_changed(self._connection, change.space, [*touched, *self._turns_with_other_edges(), *followers])
+        changed = [*touched, *(key for key, *_ in self._provenance), *self._replaced(), *followers]
         changes.count(self._connection, change.space, changed)
         for name, value in change.remembered.items():
             remembered.put(self._connection, name, value)
@@ -85,9 +87,13 @@ class Commit:
         rows = rows_in(self._connection, query, table.target, reworded) if reworded else ()
         return [*map(self._key, ends), *(int(row.source) for row in rows)]
 
-    def _followers(self) -> list[int]:
-        """Keys of the episodes before which a late turn now comes, so that text encoders read them with that one."""
-        return [self._key(target) for _, label, target in self._change.dropped if label == "NEXT"]
+    def _read_with(self) -> list[int]:
+        """Keys of the stored episodes that text encoders read with a new one, which is that of a late turn."""
+        change = self._change
+        new = {node.ref for node in change.nodes}
+        late = {self._keys[r.source] for r in change.relations if r.label == "NEXT" and r.source in new}
+        before = embeddings.episodes_before(self._connection, change.space, late) if late else {}
+        return [key for key, earlier in before.items() if earlier in late]
 
     def _turns_with_other_edges(self) -> list[int]:
         """Keys of the stored episodes to which this change adds edges, or from which it drops some."""
@@ -295,4 +301,3 @@ class Commit:
         for source, label, target in self._change.dropped:
             ends = table.c.source == self._key(source), table.c.target == self._key(target)
             self._connection.execute(delete(table).where(*ends, table.c.label == label))
-        embeddings.drop_in_context(self._connection, self._followers())

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from locigraph.kg.errors import StoreError, shortened
 from locigraph.kg.language.terms import terms
-from locigraph.kg.schema import ARCHIVED_BY, MERGED_BY, MERGED_INTO, NAMED_TYPES, SUPERSEDED_BY
+from locigraph.kg.schema import ARCHIVED_BY, MERGED_BY, MERGED_INTO, NAMED_TYPES, SUPERSEDED_BY, dated_types
 from locigraph.kg.store import (
     changes,
     embeddings,
@@ -56,7 +56,7 @@ def erase_turns(
     doomed = _doomed(connection, set(turn_keys.values()))
     before_erasing(_texts(connection, space, doomed, set(turn_keys.values())))
     embeddings.drop_in_context(connection, _followers(connection, space, set(doomed)))
-    _reopen_superseded(connection, doomed)
+    _reopen_superseded(connection, doomed, turn_keys.keys())
     bridges = _bridges(connection, space, set(doomed), set(turn_keys))
     ids = {row.id for row in rows_in(connection, select(tables.nodes.c.id), tables.nodes.c.key, doomed)}
     _nodes(connection, space, doomed)
@@ -128,21 +128,26 @@ def _followers(connection: Connection, space: SpaceId, doomed: AbstractSet[int])
     return [key for key, before in pairs if before in doomed and key not in doomed]
 
 
-def _reopen_superseded(connection: Connection, doomed: Sequence[int]) -> None:
+def _reopen_superseded(connection: Connection, doomed: Sequence[int], forgotten: AbstractSet[TurnId]) -> None:
     """Reopen the facts that doomed facts superseded: each gets the end of validity that it would have without them.
 
     Where a doomed fact was superseded itself, what superseded it takes its place.
     """
     relations, nodes, versions = tables.relations, tables.nodes, tables.node_versions
     gone = set(doomed)
-    _inherit_successors(connection, gone)
+    _inherit_successors(connection, gone, forgotten)
     successors = select(relations.c.target, relations.c.created_at).where(relations.c.label == SUPERSEDED_BY)
     superseded = select(relations.c.source, relations.c.created_at).where(relations.c.label == SUPERSEDED_BY)
     for closed in list(rows_in(connection, superseded, relations.c.target, sorted(doomed))):
         left = connection.execute(successors.where(relations.c.source == closed.source)).all()
-        # Only supersession changes the end of a valid time, so the first version holds the node's own end.
+        # Only supersession changes the end of a valid time, so the first version holds an event's own end; facts have
+        # none, but that of a late turn may have been superseded from the beginning.
         own_end = (
-            select(versions.c.valid_to).where(versions.c.key == closed.source).order_by(versions.c.version).limit(1)
+            select(versions.c.valid_to)
+            .join(nodes, nodes.c.key == versions.c.key)
+            .where(versions.c.key == closed.source, nodes.c.type.in_(dated_types()))
+            .order_by(versions.c.version)
+            .limit(1)
         )
         start = connection.scalar(select(nodes.c.valid_from).where(nodes.c.key == closed.source))
         others = [row.created_at for row in left if row.target not in gone]
@@ -155,7 +160,7 @@ def _reopen_superseded(connection: Connection, doomed: Sequence[int]) -> None:
         connection.execute(update(nodes).where(*reopened).values(valid_to=end))
 
 
-def _inherit_successors(connection: Connection, doomed: AbstractSet[int]) -> None:
+def _inherit_successors(connection: Connection, doomed: AbstractSet[int], forgotten: AbstractSet[TurnId]) -> None:
     """Let the facts that doomed facts superseded be superseded by the lasting facts that superseded these.
 
     One that states the same value again, as the attributes of a fact may tell, supersedes nothing.
@@ -181,7 +186,9 @@ def _inherit_successors(connection: Connection, doomed: AbstractSet[int]) -> Non
                     held.add(edge.target)
                     if states_same(value_of[closed.source], value_of[edge.target]):
                         continue
-                    connection.execute(insert(tables.relations).values(**{**edge._mapping, "source": closed.source}))
+                    made_by = None if edge.turn_id in forgotten else edge.turn_id  # its edges are erased afterwards
+                    inherited = {**edge._mapping, "source": closed.source, "turn_id": made_by}
+                    connection.execute(insert(tables.relations).values(**inherited))
 
 
 def _reactivate(connection: Connection, space: SpaceId, mark: str, gone: AbstractSet[str]) -> None:

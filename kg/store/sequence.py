@@ -150,28 +150,29 @@ def arrange(connection: Connection, space: SpaceId, given: Sequence[tuple[str, T
     moved = {turn.key: i for i, turn in enumerate(ordered) if turn.position != i}
     if moved:
         _move(connection, moved)
+    placed = [turn.position for turn in ordered if turn.position != NEW]
+    is_inserted = not is_broken and placed == sorted(placed)  # no two turns have changed places
     if any(turn.position not in (NEW, i) for i, turn in enumerate(ordered)):
-        placed = [turn.position for turn in ordered if turn.position != NEW]
-        is_inserted = not is_broken and placed == sorted(placed)  # no two turns have changed places
         changes.count(connection, space, () if is_inserted else None)
-    return _first_early(ordered, _episodes(connection, space), is_broken=is_broken)
+    early, consolidated = _first_early(ordered, _episodes(connection, space), is_broken=is_broken)
+    return None if early is None else Early(early, is_inserted, consolidated)
 
 
-def _first_early(ordered: Sequence[Placed], episodes: Container[TurnId], *, is_broken: bool) -> Early | None:
-    """The first turn that now precedes a turn with an episode but did not before; see ``arrange``.
+def _first_early(
+    ordered: Sequence[Placed], episodes: Container[TurnId], *, is_broken: bool
+) -> tuple[TurnId | None, int]:
+    """The first turn that now precedes a turn with an episode but did not before, and the number of episodes.
 
     A failed turn has an episode, also while it is pending again to be retried.
     """
     early, consolidated = None, 0
     earliest = math.inf  # lowest stored position of the turns with an episode that follow
-    is_inserted = not is_broken
     for turn in reversed(ordered):
         if earliest < (math.inf if is_broken or turn.position == NEW else turn.position):
-            is_inserted = is_inserted and turn.position == NEW
             early = turn.turn_id
         if turn.state != TurnState.PENDING or turn.turn_id in episodes:
             earliest, consolidated = min(earliest, turn.position), consolidated + 1
-    return None if early is None else Early(early, is_inserted, consolidated)
+    return early, consolidated
 
 
 def _placed() -> Select[Any]:

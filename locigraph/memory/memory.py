@@ -223,9 +223,10 @@ class Memory:
     ) -> TurnId:
         """Remember one turn; returns its ID.
 
-        Add turns in the order of their times if you can. A turn that is earlier than others of its space finds its
-        place; where they are up to 32 (4 with language models) all are consolidated again, and else it is consolidated
-        between them: what it states is ended by what was said since, and is a fact of its own even if that repeats it.
+        Add turns in the order of their times if you can, and old talk by one ``add_many``. A turn that is earlier than
+        others of its space finds its place. If these are up to 32 (4 with language models), all are consolidated again;
+        else it is consolidated between them. Then what it states is a fact of its own even if a later turn repeats it,
+        and only rules see that later turns have ended it.
 
         Args:
             space: Name of the space; it is created if it does not exist.

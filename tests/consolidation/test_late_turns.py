@@ -104,3 +104,96 @@ def test_sessions_that_come_in_any_order_end_in_the_graph_of_those_in_order(data
     assert found[0] == expected_order
     assert found[1][1] == edges
     assert found[1][0] == nodes
+
+
+def lives_in(places: str, *, days: Sequence[int | None], sessions: Sequence[int] | None = None) -> list[Turn]:
+    """Turns in which Ann says where she lives, each given by the first letter of the place, some days after Monday."""
+    names = {"B": "Boston", "D": "Denver", "A": "Austin", "L": "Lisbon"}
+    return [
+        replace(
+            make_turn(number, f"I live in {names[place]} with my cats.", session=sessions[number] if sessions else 0),
+            speaker="Ann",
+            turn_id=TurnId(place),
+            spoken_at=None if day is None else MONDAY + timedelta(days=day),
+        )
+        for number, (place, day) in enumerate(zip(places, days, strict=True))
+    ]  # fmt: skip
+
+
+def ended(store: Store) -> tuple[set[str], dict[str, Any]]:
+    """Which fact replaced which, by the first letters of their places, and their ends."""
+    nodes = {node.id: node for node in store.nodes(SPACE, types=["knowledge_node"])}
+    letter = {key: node.description.split(" in ")[1][0] for key, node in nodes.items()}
+    edges = (edge for edge in store.relations(SPACE) if edge.label == "SUPERSEDED_BY")
+    return {letter[edge.source] + letter[edge.target] for edge in edges}, {
+        letter[key]: None if node.valid_to is None else (node.valid_to - MONDAY).days for key, node in nodes.items()
+    }
+
+
+@pytest.mark.parametrize("session", [0, 1])
+def test_a_last_turn_without_a_time_ends_what_was_said_before_it_and_is_not_ended(session: int, tmp_path: Path) -> None:
+    first, second = lives_in("BD", days=[3, None], sessions=[0, session])
+    with Store(tmp_path / "graph.sqlite") as store:
+        writer = writer_of(store)
+        writer.add([first])
+        writer.add([second])
+        edges, _ = ended(store)
+        assert "DB" not in edges
+
+
+def test_a_turn_put_between_turns_of_the_same_time_is_ended_by_the_next(tmp_path: Path) -> None:
+    first, late, last = lives_in("BDA", days=[0, 0, 0])
+    with Store(tmp_path / "graph.sqlite") as store:
+        writer = writer_of(store)
+        writer.add([first, last])
+        writer.add([first, late, last])
+        assert [turn.turn_id for turn in store.turns(SPACE)] == ["B", "D", "A"]
+        edges, _ = ended(store)
+        assert edges == {"BA", "DA"}  # of one time, B had been ended already when D came
+
+
+@pytest.mark.parametrize(
+    ("forgotten", "edges", "ends"),
+    [
+        ("D", {"BA"}, {"B": 9, "A": None}),
+        ("DA", set(), {"B": None}),
+        ("A", {"BD"}, {"B": 5, "D": None}),
+        ("B", {"DA"}, {"D": 9, "A": None}),
+    ],
+)
+def test_what_is_left_once_a_late_turn_or_its_neighbours_are_forgotten_is_as_if_they_had_not_been_said(
+    forgotten: str, edges: set[str], ends: dict[str, int | None], tmp_path: Path
+) -> None:
+    first, late, last = lives_in("BDA", days=[0, 5, 9], sessions=[0, 1, 2])
+    with Store(tmp_path / "graph.sqlite") as store:
+        writer = writer_of(store)
+        for turn in (first, last, late):
+            writer.add([turn])
+        assert ended(store) == ({"BD", "DA"}, {"B": 5, "D": 9, "A": None})
+        store.forget(SPACE, [TurnId(each) for each in forgotten])
+        assert ended(store) == (edges, ends)
+        assert store.faults() == []
+
+
+def test_two_late_turns_of_which_one_is_forgotten_leave_the_other_open(tmp_path: Path) -> None:
+    first, second, last = lives_in("DLA", days=[1, 5, 9], sessions=[0, 1, 2])
+    with Store(tmp_path / "graph.sqlite") as store:
+        writer = writer_of(store)
+        for turn in (last, first, second):
+            writer.add([turn])
+        assert ended(store) == ({"DL", "LA"}, {"D": 5, "L": 9, "A": None})
+        store.forget(SPACE, [TurnId("L"), TurnId("A")])
+        assert ended(store) == (set(), {"D": None})
+
+
+@pytest.mark.parametrize("session", [0, 1])
+def test_what_another_process_forgot_at_the_end_is_not_taken_for_a_late_turn(session: int, tmp_path: Path) -> None:
+    first, gone, new = lives_in("BDA", days=[0, 1, 2], sessions=[0, 0, session])
+    with Store(tmp_path / "graph.sqlite") as store, Store(tmp_path / "graph.sqlite") as other:
+        writer = writer_of(store)
+        writer.add([first, gone])
+        other.forget(SPACE, [gone.turn_id])
+        writer.add([new])
+        assert [turn.turn_id for turn in store.turns(SPACE)] == ["B", "A"]
+        assert ended(store) == ({"BA"}, {"B": 2, "A": None})
+        assert store.faults() == []

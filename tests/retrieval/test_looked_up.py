@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locigraph.kg.types import NodeId, TurnId
-from locigraph.retrieval.looked_up import LookedUp
+from locigraph.retrieval.looked_up import LookedUp, _starts, _Texts
 from locigraph.retrieval.protocols import Hit, VectorMatch
 
 
@@ -151,3 +151,14 @@ def test_no_hit_is_lost_and_those_beyond_the_depth_stay(texts: list[str]) -> Non
         for top_k in (0, 1, 5, 60):
             assert looked_up(question, texts, top_k=top_k) == raised[:top_k]
         assert [hit.score for hit in raised[:depth]] == sorted((hit.score for hit in raised[:depth]), reverse=True)
+
+
+def test_a_word_within_an_identifier_is_found() -> None:
+    assert order("user_id", "Ben: my id is old", "Ben: set user_id now") == [1, 0]
+
+
+@given(st.text(alphabet="abisu0_'- .", max_size=30))
+def test_no_term_of_a_text_is_left_out_before_it_is_divided_into_terms(text: str) -> None:
+    held = _Texts([text])
+    for term in held.terms_of(0):
+        assert held.may_have(0, list(map(_starts, term.split())))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from locigraph import Memory
@@ -23,6 +23,8 @@ from tests.faults.workbench import ADAPTED, AdaptedEncoder
 
 WORDS = ("I sold the boat.", "Really?", "I live in Rome.", "I moved to Oslo.", "Tom bought the oar.", "It is red.")
 QUESTIONS = ("Where does Ana live?", "Who bought the oar?")
+#: One or two turns at the end of a session, one put at its beginning or after its first turn; its first one forgotten.
+STEPS = ("one", "two", "first", "between", "forget")
 STRATEGIES = ("v2", "v1", "v1-adapted", "dense-adapted")
 
 
@@ -32,9 +34,11 @@ def ranked(memory: Memory, question: str, strategy: str) -> list[tuple[str, floa
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["one", "two", "between", "forget"])), max_size=8))
+@given(steps=st.lists(st.tuples(st.integers(0, 4), st.sampled_from(STEPS), st.integers(-90, 90)), max_size=8))
+@example(steps=[(2, "first", 0)])
+@example(steps=[(2, "one", 180), (2, "one", 120), (2, "between", 60)])
 def test_after_late_turns_a_memory_in_use_answers_as_one_that_is_opened_anew(
-    steps: list[tuple[int, str]], place: Path, monkeypatch: pytest.MonkeyPatch
+    steps: list[tuple[int, str, int]], place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opening, "text_encoder", lambda settings: AdaptedEncoder(place / "cache.sqlite"))
     monkeypatch.setattr(graphs, "_MOST_REDONE", 0)
@@ -42,30 +46,26 @@ def test_after_late_turns_a_memory_in_use_answers_as_one_that_is_opened_anew(
     said: dict[int, list[dict[str, Any]]] = {}
     numbers = count()
 
-    def turn(session: int) -> dict[str, Any]:
+    def turn(session: int, minutes: int) -> dict[str, Any]:
         number = next(numbers)
         return {
             "space": "ana", "session": f"s{session}", "speaker": "Ana",
             "text": f"{WORDS[number % len(WORDS)]} It was {number}.",
             "turn_id": f"t{number}",
-            "spoken_at": datetime(2024, 5, 1, tzinfo=UTC) + timedelta(days=session, minutes=number),
+            "spoken_at": datetime(2024, 5, 1, tzinfo=UTC) + timedelta(days=session, minutes=number + minutes),
         }  # fmt: skip
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "memory.sqlite"
         options: dict[str, Any] = {"checkpoint": str(place / "checkpoint"), "encoder": EncoderSettings(adapter="a")}
         with Memory.open(path, **options) as memory:
-            for session, step in [(2, "one"), *steps]:
+            for session, step, minutes in [(2, "one", 0), *steps]:
                 told = said.setdefault(session, [])
                 if step == "forget" and len(told) > 1:
                     memory.forget(space="ana", turn_ids=[told.pop(0)["turn_id"]])
-                elif step == "between" and told:
-                    new = turn(session) | {"spoken_at": told[0]["spoken_at"]}
-                    memory.add_many([told[0], new, *told[1:]])
-                    told.insert(1, new)
                 else:
-                    for _ in range(2 if step == "two" else 1):
-                        told.append(turn(session))
+                    at = {"first": 0, "between": 1}.get(step, len(told))
+                    told[at:at] = [turn(session, minutes) for _ in range(2 if step == "two" else 1)]
                     memory.add_many(told)
                 held = {(name, asked): ranked(memory, asked, name) for name in STRATEGIES for asked in QUESTIONS}
             everybody = sorted(each["turn_id"] for told in said.values() for each in told)

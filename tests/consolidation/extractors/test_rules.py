@@ -273,7 +273,7 @@ def test_a_turn_that_is_added_late_ends_nothing_that_was_said_after_it() -> None
 
 def test_a_late_turn_is_ended_by_the_first_of_those_that_say_otherwise() -> None:
     turn = make_turn(0, "I live in Lisbon these sunny days.")
-    told = [("bern", 3), ("porto", 2), ("lisbon", 1), ("rome", -1)]
+    told = [("lisbon", 1), ("porto", 2), ("bern", 3), ("rome", -1)]
     known = [
         ContextNode(
             NodeId(value), "knowledge_node", value, {"slot": "Ann:home", "value": value},
