@@ -126,7 +126,7 @@ class ChangeBuilder:
                 self._amend(NodeUpdate(known, valid_to=valid_to))
         elif self._nodes[new].type not in dated_types():
             node = self._nodes[new]
-            self._nodes[new] = replace(node, valid_to=max(end, node.valid_from or end))
+            self._nodes[new] = replace(node, valid_to=max(end, node.valid_from or end), open_until=end)
         self._relations.append(NewRelation(operation.id, SUPERSEDED_BY, operation.successor))
         if new is not None:  # a late fact comes between the one that it ends and the one that ends it
             ended = (known for known in self._plan.operations if isinstance(known, SupersedeNode))

@@ -246,7 +246,11 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class NewNode:
-    """A node to be created. ``ref`` is a temporary name by which relations in the same change refer to it."""
+    """A node to be created. ``ref`` is a temporary name by which relations in the same change refer to it.
+
+    What a late turn states may have ended meanwhile: its ``valid_to`` is known only from ``open_until`` on, when that
+    was learnt; None if it has been known from the beginning.
+    """
 
     ref: str
     type: str
@@ -258,6 +262,7 @@ class NewNode:
     attributes: Attributes = field(default_factory=dict)
     embedding: NDArray[np.float32] | None = None
     status: NodeStatus = NodeStatus.ACTIVE
+    open_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

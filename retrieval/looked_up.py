@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Self
@@ -68,13 +68,13 @@ class _Sought:
 
     def bonuses(self, texts: _Texts) -> list[float]:
         """What each of the first hits gets, up to the depth."""
-        count = min(self.depth, len(texts))
+        count = min(self.depth, len(texts.texts))
         most = max(1, int(_RARE * count)) if self.most is None else self.most
         having: dict[str, list[int]] = {term: [] for term in self.terms}  # places; without terms of more hits
         needed = [(term, list(map(_starts, term.split()))) for term in sorted(self.terms)]
         for place in range(count):
             for term, starts in needed:
-                if term in having and texts.may_have(place, starts) and term in texts.terms_of(place):
+                if term in having and texts.has(place, term, starts):
                     having[term].append(place)
                     if len(having[term]) > most:
                         del having[term]
@@ -85,38 +85,32 @@ class _Sought:
         return [self.bonus * share for share in shares]
 
 
+@dataclass(frozen=True)
 class _Texts:
     """Texts of hits, which are divided into terms only where a search needs it, since that takes long.
 
-    Args:
+    Attributes:
         texts: The texts, best hit first.
+        lower: The same in lower case.
+        terms: Terms of a text, and pairs of terms that stand side by side, by place, as far as they were needed.
     """
 
-    def __init__(self, texts: Sequence[str]) -> None:
-        self._texts = texts
-        self._lower = [text.lower() for text in texts]
-        self._terms: dict[int, frozenset[str]] = {}
+    texts: Sequence[str]
+    lower: Sequence[str]
+    terms: dict[int, frozenset[str]] = field(default_factory=dict)
 
-    def __len__(self) -> int:
-        return len(self._texts)
-
-    def may_have(self, place: int, starts: Sequence[tuple[str, re.Pattern[str]]]) -> bool:
-        """Whether words of a text may have these terms as their stems; their beginnings tell in most cases."""
-        text = self._lower[place]
-        for start, _ in starts:
-            if start not in text:
+    def has(self, place: int, term: str, starts: Sequence[tuple[str, re.Pattern[str]]]) -> bool:
+        """Whether a text has a term or pair; mostly it is told by what its words must begin with (see ``_starts``)."""
+        text = self.lower[place]
+        for start, pattern in starts:
+            if start not in text or not pattern.search(text):
+                if text.isascii() or not _OTHER_LETTER.search(text):
+                    return False
                 break
-        else:
-            if all(pattern.search(text) for _, pattern in starts):
-                return True
-        return not text.isascii() and _OTHER_LETTER.search(text) is not None
-
-    def terms_of(self, place: int) -> frozenset[str]:
-        """Terms of a text, and pairs of terms that stand side by side."""
-        if place not in self._terms:
-            found = terms(self._texts[place])
-            self._terms[place] = frozenset((*found, *_pairs(found)))
-        return self._terms[place]
+        if place not in self.terms:
+            found = terms(self.texts[place])
+            self.terms[place] = frozenset((*found, *_pairs(found)))
+        return term in self.terms[place]
 
 
 @dataclass(frozen=True)
@@ -188,7 +182,17 @@ class LookedUp:
             top_k: Number of hits.
         """
         known = [match for match in matches if match.node_id in texts]
-        bonuses = self._bonuses([texts[match.node_id] for match in known[: self.depth]])
+        best = [texts[match.node_id] for match in known[: self.depth]]
+        held = _Texts(best, [text.lower() for text in best])
+        bonuses = [0.0] * len(best)
+        for group in self.sought:
+            for place, bonus in enumerate(group.bonuses(held)):
+                bonuses[place] += bonus
+        speakers = [{*terms(text.partition(": ")[0])} for text in best[:_NEAR]] if self.full_names else []
+        ambiguous = [name for name in self.full_names if any(name & each and not name <= each for each in speakers)]
+        for place, speaker in enumerate(speakers):
+            if any(name <= speaker for name in ambiguous):
+                bonuses[place] = max(bonuses[place], _OF_A_NAME)
         # Only hits are raised, so the best are among these.
         chosen = [place for place in range(len(known)) if place < top_k or (place < self.depth and bonuses[place])]
         hits = hits_of_matches([known[place] for place in chosen], texts, signal=signal)
@@ -200,19 +204,6 @@ class LookedUp:
         ]
         sought = sum(place < self.depth for place in chosen)
         return (*sorted(raised[:sought], key=lambda hit: -hit.score), *raised[sought:])[:top_k]
-
-    def _bonuses(self, best: Sequence[str]) -> list[float]:
-        texts = _Texts(best)
-        bonuses = [0.0] * len(best)
-        for group in self.sought:
-            for place, bonus in enumerate(group.bonuses(texts)):
-                bonuses[place] += bonus
-        speakers = [{*terms(text.partition(": ")[0])} for text in best[:_NEAR]] if self.full_names else []
-        ambiguous = [name for name in self.full_names if any(name & each and not name <= each for each in speakers)]
-        for place, speaker in enumerate(speakers):
-            if any(name <= speaker for name in ambiguous):
-                bonuses[place] = max(bonuses[place], _OF_A_NAME)
-        return bonuses
 
 
 def _pairs(found: Sequence[str]) -> list[str]:

@@ -305,6 +305,24 @@ class LiveEmbeddings:
             found.append(Difference(space, missing, surplus, len(changed.union(moved))))
         return found
 
+    def verify_all(self, *, is_reader: bool) -> tuple[list[Difference], list[SpaceId]]:
+        """Compare all spaces, and write those that are due.
+
+        Args:
+            is_reader: Whether nothing can be written; then these are not compared.
+
+        Returns:
+            (The differences, the spaces that stay due.)
+        """
+        listed = self._store.changed_spaces()
+        # Compared before the update, since the update repairs the differences that it finds.
+        found = self.verify([space for space in self._store.spaces() if space not in listed])
+        if is_reader:
+            return found, [*listed]
+        self.update()
+        compared = {each.space for each in found}
+        return found + self.verify([space for space in self._store.spaces() if space not in compared]), []
+
     def drift(self, space: SpaceId) -> Drift:
         """Compare the vectors of a space that are in use, whichever checkpoint made them, with this checkpoint's.
 

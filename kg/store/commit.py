@@ -7,8 +7,8 @@ import math
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Container, Sequence
-from typing import NamedTuple
+from collections.abc import Container, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,7 +149,8 @@ class Commit:
                 "space": self._change.space, "id": node_id, "type": node.type, "label": node.label,
                 "description": node.description, "text_hash": text_digest(node.description),
                 "status": node.status, "created_at": self._now, "update_time": self._now,
-                "valid_from": optional_epoch(node.valid_from), "valid_to": optional_epoch(node.valid_to),
+                "valid_from": optional_epoch(node.valid_from),
+                "valid_to": optional_epoch(node.valid_to) if node.open_until is None else None,
                 "attributes": dict(node.attributes),
             }
             for node, node_id in zip(nodes, ids, strict=True)
@@ -162,6 +163,10 @@ class Commit:
             self._provenance.append((int(key), node.provenance, True))
             if node.embedding is not None:
                 self._embeddings.append((int(key), str(row["text_hash"]), node.embedding))
+            if node.open_until is not None:
+                self._keep_version(int(key), {**row, "update_time": self._now}, until=epoch(node.open_until))
+                ending = {"valid_to": optional_epoch(node.valid_to), "update_time": epoch(node.open_until)}
+                self._connection.execute(update(tables.nodes).where(tables.nodes.c.key == int(key)).values(**ending))
         return dict(zip(refs, ids, strict=True))
 
     def _unique_ids(self, labels: Sequence[str]) -> list[NodeId]:
@@ -208,11 +213,7 @@ class Commit:
         table = tables.nodes
         old = self._connection.execute(select(table).where(table.c.key == key)).one()
         now = max(self._now, old.update_time)  # turns may arrive out of order, but history must be in order
-        version = self._connection.execute(select(func.count()).where(tables.node_versions.c.key == key)).scalar_one()
-        kept = {name: getattr(old, name) for name in tables.VERSIONED}
-        self._connection.execute(
-            insert(tables.node_versions).values(key=key, version=version, recorded_until=now, **kept)
-        )
+        self._keep_version(key, dict(old._mapping), until=now)
         text_hash = old.text_hash if new.description is None else text_digest(new.description)
         if (embedding := values.pop("embedding", None)) is not None:
             self._embeddings.append((key, text_hash, embedding))
@@ -223,6 +224,13 @@ class Commit:
             update(table).where(table.c.key == key).values(**values, update_time=now, text_hash=text_hash)
         )
         return key
+
+    def _keep_version(self, key: int, row: Mapping[str, Any], *, until: int) -> None:
+        """Keep what was known of a node until a time, in seconds since 1970."""
+        versions = tables.node_versions
+        version = self._connection.execute(select(func.count()).where(versions.c.key == key)).scalar_one()
+        kept = {name: row[name] for name in tables.VERSIONED}
+        self._connection.execute(insert(versions).values(key=key, version=version, recorded_until=until, **kept))
 
     def _key(self, name: str) -> int:
         if name not in self._keys:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from locigraph.kg.errors import StoreError, shortened
 from locigraph.kg.language.terms import terms
-from locigraph.kg.schema import ARCHIVED_BY, MERGED_BY, MERGED_INTO, NAMED_TYPES, SUPERSEDED_BY, dated_types
+from locigraph.kg.schema import ARCHIVED_BY, MERGED_BY, MERGED_INTO, NAMED_TYPES, SUPERSEDED_BY
 from locigraph.kg.store import (
     changes,
     embeddings,
@@ -140,14 +140,9 @@ def _reopen_superseded(connection: Connection, doomed: Sequence[int], forgotten:
     superseded = select(relations.c.source, relations.c.created_at).where(relations.c.label == SUPERSEDED_BY)
     for closed in list(rows_in(connection, superseded, relations.c.target, sorted(doomed))):
         left = connection.execute(successors.where(relations.c.source == closed.source)).all()
-        # Only supersession changes the end of a valid time, so the first version holds an event's own end; facts have
-        # none, but that of a late turn may have been superseded from the beginning.
+        # Only supersession changes the end of a valid time, so the first version holds the node's own end.
         own_end = (
-            select(versions.c.valid_to)
-            .join(nodes, nodes.c.key == versions.c.key)
-            .where(versions.c.key == closed.source, nodes.c.type.in_(dated_types()))
-            .order_by(versions.c.version)
-            .limit(1)
+            select(versions.c.valid_to).where(versions.c.key == closed.source).order_by(versions.c.version).limit(1)
         )
         start = connection.scalar(select(nodes.c.valid_from).where(nodes.c.key == closed.source))
         others = [row.created_at for row in left if row.target not in gone]

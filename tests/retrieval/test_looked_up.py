@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from locigraph.kg.language.terms import terms
 from locigraph.kg.types import NodeId, TurnId
 from locigraph.retrieval.looked_up import LookedUp, _starts, _Texts
 from locigraph.retrieval.protocols import Hit, VectorMatch
@@ -159,6 +161,7 @@ def test_a_word_within_an_identifier_is_found() -> None:
 
 @given(st.text(alphabet="abisu0_'- .", max_size=30))
 def test_no_term_of_a_text_is_left_out_before_it_is_divided_into_terms(text: str) -> None:
-    held = _Texts([text])
-    for term in held.terms_of(0):
-        assert held.may_have(0, list(map(_starts, term.split())))
+    found = terms(text)
+    held = _Texts([text], [text.lower()])
+    for term in (*found, *map(" ".join, pairwise(found))):
+        assert held.has(0, term, list(map(_starts, term.split())))

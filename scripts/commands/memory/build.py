@@ -18,14 +18,11 @@ from locigraph.assembly.settings import (
 from locigraph.kg.counts import counted
 
 if TYPE_CHECKING:
-    from locigraph.assembly.batch_jobs import Workers
-    from locigraph.assembly.refresh_job import RefreshJob
     from locigraph.consolidation.errors import LanguageModelError
     from locigraph.consolidation.protocols import Extractor
     from locigraph.kg.corpora import Corpus
     from locigraph.kg.store import Store, TurnFailure
     from locigraph.kg.types import Scope, SpaceId, TurnId
-    from locigraph.training.live_embeddings import LiveEmbeddings
 
     Failures = dict[SpaceId, list[TurnFailure]]
 
@@ -85,6 +82,7 @@ def build(
     from locigraph.assembly.language_models import clients_of
     from locigraph.assembly.refresh_job import RefreshJob
     from locigraph.assembly.search_parts import indexer_of
+    from locigraph.kg.schema import EPISODE
     from locigraph.kg.store import Store
     from locigraph.kg.types import Scope
     from locigraph.scripts.console.terminal import printable, spaces_list
@@ -115,7 +113,8 @@ def build(
             indexer_of(graph, vectors, text_encoder).drain(progress=True)
             if embeddings is not None and checkpoint is not None:
                 folder = defaults.checkpoint_folder(checkpoint, graph, text_encoder.model_name)
-                _refresh(embeddings, graph, RefreshJob(store, index, used, str(folder)), running)
+                writer = RefreshJob(store, index, used, str(folder)).writer(graph.counts_of_type(EPISODE), running)
+                embeddings.update(progress="refresh", writer=writer)
                 defaults.remember_checkpoint(graph, folder, text_encoder.model_name)
             notes.insert(0, _held(graph, loaded))
     notes += [f"v1 will answer questions, since v2 cannot be used: {missing}"] if missing else []
@@ -132,12 +131,6 @@ def _foresee(corpus: Corpus, extractor: Extractor, store: str, scope: Scope) -> 
     with opening.present_store(store) as present:
         print(spaces_list(corpus.conversations, frozenset() if present is None else {*present.spaces()}))
         print(graphs.foreseen(corpus, extractor, present, scope))
-
-
-def _refresh(embeddings: LiveEmbeddings, graph: Store, job: RefreshJob, running: Workers) -> None:
-    from locigraph.kg.schema import EPISODE
-
-    embeddings.update(progress="refresh", writer=job.writer(graph.counts_of_type(EPISODE), running))
 
 
 def _conclude(extractor: Extractor, stopped: LanguageModelError | None, notes: Sequence[str]) -> None:

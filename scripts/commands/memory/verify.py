@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING
-
 from locigraph.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings
-
-if TYPE_CHECKING:
-    from locigraph.kg.store import Store
-    from locigraph.kg.types import SpaceId
-    from locigraph.retrieval.index.descriptions import Difference
-    from locigraph.training.live_embeddings import LiveEmbeddings
 
 
 def verify(
@@ -65,7 +56,7 @@ def verify(
                 if embeddings is None:
                     print(f"no graph embeddings were compared: {reason}")
                 else:
-                    found, waiting_spaces = _compared(graph, embeddings, is_reader=is_reader)
+                    found, waiting_spaces = embeddings.verify_all(is_reader=is_reader)
                     due += [f"{each}: graph embeddings due" for each in waiting_spaces]
                     differences[" graph embeddings"] = found
             wrong = [
@@ -87,17 +78,3 @@ def verify(
         print(printable("\n".join([*wrong, *due, *partial])))
     if wrong or has_failed:
         raise SystemExit(1)
-
-
-def _compared(
-    graph: Store, embeddings: LiveEmbeddings, *, is_reader: bool
-) -> tuple[list[Difference], Collection[SpaceId]]:
-    """How the graph embeddings of each space differ, and the spaces whose embeddings are due and stay so."""
-    listed = graph.changed_spaces()
-    # Compared before the update, since the update repairs the differences that it finds.
-    found = embeddings.verify([space for space in graph.spaces() if space not in listed])
-    if is_reader:
-        return found, listed
-    embeddings.update()
-    compared = {each.space for each in found}
-    return found + embeddings.verify([space for space in graph.spaces() if space not in compared]), ()
