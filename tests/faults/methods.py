@@ -331,7 +331,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "drop": lambda at: at.live.drop([at.name]),
         "collection": lambda at: at.live.collection([at.name]).rows(at.name),
         "drift": lambda at: at.live.drift(at.name),
-        **dict.fromkeys(("update", "refresh", "verify")),
+        **dict.fromkeys(("update", "refresh", "verify", "verify_all")),
     },
 }  # fmt: skip
 

@@ -105,8 +105,8 @@ def _write(file: Path, measured: Mapping[str, Any], rows: dict[str, dict[str, An
     from locigraph.research.experiments import extracting_models as models
 
     of_models = {models.digest(row["setup"]): row for row in _earlier_rows(file, measured)}
-    if "llm" in rows:
-        of_models[models.digest(rows["llm"]["setup"])] = rows.pop("llm")
+    if made := rows.pop("llm", None):
+        of_models[models.digest(made["setup"])] = made
     rows |= zip(models.names_of([row["setup"] for row in of_models.values()]), of_models.values(), strict=True)
     replace_file(file, json.dumps({**measured, "rows": rows}, indent=1) + "\n")
     print(_table(rows, measured["turns"], measured["threshold"]))
