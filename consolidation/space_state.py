@@ -100,8 +100,8 @@ class SpaceState:
         if revision == self.revision:
             return True
         new = [turn for turn in turns if turn.turn_id not in self.index]
-        part = self._store.part_since(self.space, self.revision, types=None)
-        if not new or part is None or part.nodes:  # other changes than late turns
+        part = self._store.part_since(self.space, self.revision) if new else None
+        if part is None or part.nodes:  # other changes than late turns
             return False
         events = [(self.turns[first].turn_id, number, node_id) for first, number, node_id in self._events]
         arranged = list(self.turns)

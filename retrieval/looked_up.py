@@ -41,8 +41,8 @@ _ASKING = frozenset(
     )
 )
 _RARE = 0.003  # share of the hits in which a figure, a full name or the only word of a question occurs
-# Stems of other languages may begin otherwise than their words, and accents may be signs of their own.
 _NO_LETTER_BEFORE = r"(?<![^\W_])"  # "user_id" has the word "id"
+# Stems of other languages may begin otherwise than their words, and accents may be signs of their own.
 _OTHER_LETTER = re.compile(r"[^\W\x00-\x7f]|[\u0300-\u036f]")
 
 
@@ -184,7 +184,7 @@ class LookedUp:
         known = [match for match in matches if match.node_id in texts]
         best = [texts[match.node_id] for match in known[: self.depth]]
         held = _Texts(best, [text.lower() for text in best])
-        bonuses = [0.0] * len(best)
+        bonuses = [0.0] * len(known)
         for group in self.sought:
             for place, bonus in enumerate(group.bonuses(held)):
                 bonuses[place] += bonus
@@ -194,16 +194,15 @@ class LookedUp:
             if any(name <= speaker for name in ambiguous):
                 bonuses[place] = max(bonuses[place], _OF_A_NAME)
         # Only hits are raised, so the best are among these.
-        chosen = [place for place in range(len(known)) if place < top_k or (place < self.depth and bonuses[place])]
+        chosen = [place for place, bonus in enumerate(bonuses) if place < top_k or bonus]
         hits = hits_of_matches([known[place] for place in chosen], texts, signal=signal)
         raised = [
             replace(hit, score=hit.score + bonuses[place], signals={**hit.signals, "looked_up": bonuses[place]})
-            if place < self.depth and bonuses[place]
+            if bonuses[place]
             else hit
             for place, hit in zip(chosen, hits, strict=True)
         ]
-        sought = sum(place < self.depth for place in chosen)
-        return (*sorted(raised[:sought], key=lambda hit: -hit.score), *raised[sought:])[:top_k]
+        return tuple(sorted(raised, key=lambda hit: -hit.score)[:top_k])
 
 
 def _pairs(found: Sequence[str]) -> list[str]:

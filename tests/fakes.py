@@ -64,6 +64,15 @@ class UnusedEncoder(FakeEncoder):
         raise AssertionError(f"{len(texts)} texts were encoded")
 
 
+class PlainEncoder(FakeEncoder):
+    """A fake with the little that building a graph asks beyond encoding."""
+
+    adapter = None
+
+    def without_adapter(self) -> PlainEncoder:
+        return self
+
+
 class FakeContext:
     """A context source that shows every node it has observed, oldest first, whatever the turn says."""
 

@@ -92,8 +92,7 @@ class Commit:
         change = self._change
         new = {node.ref for node in change.nodes}
         late = {self._keys[r.source] for r in change.relations if r.label == "NEXT" and r.source in new}
-        before = embeddings.episodes_before(self._connection, change.space, late) if late else {}
-        return [key for key, earlier in before.items() if earlier in late]
+        return embeddings.followers(self._connection, change.space, late)
 
     def _turns_with_other_edges(self) -> list[int]:
         """Keys of the stored episodes to which this change adds edges, or from which it drops some."""

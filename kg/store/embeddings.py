@@ -154,6 +154,12 @@ def episodes_before(connection: Connection, space: SpaceId, episodes: Iterable[i
     return {key: before for key, before in pairs if key is not None and before is not None}
 
 
+def followers(connection: Connection, space: SpaceId, episodes: AbstractSet[int]) -> list[int]:
+    """Other episodes whose vectors may contain one of these, by node key: those of the turns after them."""
+    pairs = episodes_before(connection, space, episodes).items() if episodes else ()
+    return [key for key, before in pairs if before in episodes and key not in episodes]
+
+
 def once_read_together(connection: Connection, space: SpaceId, doomed: AbstractSet[int]) -> set[str]:
     """What text encoders may ever have read of turns in context, if either of the two is doomed.
 

@@ -55,7 +55,7 @@ def erase_turns(
     tombstones.put(connection, space, list(turn_keys))
     doomed = _doomed(connection, set(turn_keys.values()))
     before_erasing(_texts(connection, space, doomed, set(turn_keys.values())))
-    embeddings.drop_in_context(connection, _followers(connection, space, set(doomed)))
+    embeddings.drop_in_context(connection, embeddings.followers(connection, space, set(doomed)))
     _reopen_superseded(connection, doomed, turn_keys.keys())
     bridges = _bridges(connection, space, set(doomed), set(turn_keys))
     ids = {row.id for row in rows_in(connection, select(tables.nodes.c.id), tables.nodes.c.key, doomed)}
@@ -120,12 +120,6 @@ def _texts(connection: Connection, space: SpaceId, nodes: Iterable[int], turn_ke
     """What text encoders have read of nodes: their descriptions, also earlier ones; and of turns in context."""
     alone = {text for texts in embeddings.descriptions_of(connection, nodes).values() for text in texts}
     return sorted(alone | embeddings.once_read_together(connection, space, turn_keys))
-
-
-def _followers(connection: Connection, space: SpaceId, doomed: AbstractSet[int]) -> list[int]:
-    """Episodes that stay, but whose vectors may contain a doomed one: those of the turns after it."""
-    pairs = embeddings.episodes_before(connection, space, doomed).items()
-    return [key for key, before in pairs if before in doomed and key not in doomed]
 
 
 def _reopen_superseded(connection: Connection, doomed: Sequence[int], forgotten: AbstractSet[TurnId]) -> None:

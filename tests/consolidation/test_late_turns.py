@@ -20,7 +20,7 @@ from locigraph.assembly.graphs import GraphWriter
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.kg.store import Store
 from locigraph.kg.types import Turn, TurnId
-from tests.fakes import MONDAY, SPACE, FakeEncoder, make_turn
+from tests.fakes import MONDAY, SPACE, PlainEncoder, make_turn
 
 STATEMENTS = (
     "I live in Boston with my two cats.", "My favourite colour is green.", "I moved to Denver last week.",
@@ -28,13 +28,6 @@ STATEMENTS = (
     "My favourite colour is red.", "I work as a baker.", "We went to the harbour and saw three ships.",
     "I moved to Austin in spring.", "My favourite colour is blue.",
 )  # fmt: skip
-
-
-class PlainEncoder(FakeEncoder):
-    adapter = None
-
-    def without_adapter(self) -> PlainEncoder:
-        return self
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +54,12 @@ def told(*sessions: Sequence[int]) -> list[list[Turn]]:
 
 def writer_of(store: Store, *, inserts_late: bool = True) -> GraphWriter:
     return GraphWriter(store, RuleExtractor(), cast(Any, PlainEncoder()), keep=999, inserts_late=inserts_late)
+
+
+def add_each(store: Store, *turns: Turn) -> None:
+    writer = writer_of(store)
+    for turn in turns:
+        writer.add([turn])
 
 
 def graph_of(store: Store) -> tuple[Counter[Any], Counter[Any]]:
@@ -134,9 +133,7 @@ def ended(store: Store) -> tuple[set[str], dict[str, Any]]:
 def test_a_last_turn_without_a_time_ends_what_was_said_before_it_and_is_not_ended(session: int, tmp_path: Path) -> None:
     first, second = lives_in("BD", days=[3, None], sessions=[0, session])
     with Store(tmp_path / "graph.sqlite") as store:
-        writer = writer_of(store)
-        writer.add([first])
-        writer.add([second])
+        add_each(store, first, second)
         edges, _ = ended(store)
         assert "DB" not in edges
 
@@ -166,9 +163,7 @@ def test_what_is_left_once_a_late_turn_or_its_neighbours_are_forgotten_is_as_if_
 ) -> None:
     first, late, last = lives_in("BDA", days=[0, 5, 9], sessions=[0, 1, 2])
     with Store(tmp_path / "graph.sqlite") as store:
-        writer = writer_of(store)
-        for turn in (first, last, late):
-            writer.add([turn])
+        add_each(store, first, last, late)
         assert ended(store) == ({"BD", "DA"}, {"B": 5, "D": 9, "A": None})
         store.forget(SPACE, [TurnId(each) for each in forgotten])
         assert ended(store) == (edges, ends)
@@ -178,9 +173,7 @@ def test_what_is_left_once_a_late_turn_or_its_neighbours_are_forgotten_is_as_if_
 def test_two_late_turns_of_which_one_is_forgotten_leave_the_other_open(tmp_path: Path) -> None:
     first, second, last = lives_in("DLA", days=[1, 5, 9], sessions=[0, 1, 2])
     with Store(tmp_path / "graph.sqlite") as store:
-        writer = writer_of(store)
-        for turn in (last, first, second):
-            writer.add([turn])
+        add_each(store, last, first, second)
         assert ended(store) == ({"DL", "LA"}, {"D": 5, "L": 9, "A": None})
         store.forget(SPACE, [TurnId("L"), TurnId("A")])
         assert ended(store) == (set(), {"D": None})

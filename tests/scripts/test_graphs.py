@@ -20,19 +20,18 @@ from locigraph.kg.errors import LocigraphError, StoreError, TurnConflictError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, Turn, TurnId, TurnState
 from tests.consolidation.extractors.test_names import has_spacy_names
-from tests.fakes import MONDAY, SPACE, FakeEncoder, FakeExtractor, make_conversation, make_turn, make_turns
+from tests.fakes import (
+    MONDAY,
+    SPACE,
+    FakeExtractor,
+    PlainEncoder,
+    make_conversation,
+    make_turn,
+    make_turns,
+)
 from tests.kg.dumps import QUEUE, dump
 
 SPACES = [SpaceId(name) for name in ("first", "second", "third")]
-
-
-class PlainEncoder(FakeEncoder):
-    """A fake with the little that ``build_graph`` asks beyond encoding."""
-
-    adapter = None
-
-    def without_adapter(self) -> PlainEncoder:
-        return self
 
 
 def corpus(*conversations: Conversation) -> Corpus:

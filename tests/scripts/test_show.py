@@ -24,14 +24,7 @@ from locigraph.scripts.cli import main
 from locigraph.scripts.commands.memory.show import show
 from locigraph.scripts.commands.memory.spaces import spaces
 from locigraph.scripts.console.node_lines import lines_of
-from tests.fakes import MONDAY, FakeEncoder, make_conversation
-
-
-class PlainEncoder(FakeEncoder):
-    adapter = None
-
-    def without_adapter(self) -> PlainEncoder:
-        return self
+from tests.fakes import MONDAY, PlainEncoder, make_conversation
 
 
 @pytest.fixture
