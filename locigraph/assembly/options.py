@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from locigraph.retrieval.budgets import KindLimits
 
 _MOST_DAYS = 36_500
+_MOST = 2**31 - 1  # what every database takes for a whole number
 
 
 def names(given: Names, table: Table[RowT]) -> list[str]:
@@ -58,12 +59,20 @@ def check_question(question: str) -> None:
         raise LocigraphError(f"the question {question[:40]!r} contains NUL or a lone surrogate; remove it")
 
 
-def check_positive(name: str, value: object) -> None:
-    """Raise LocigraphError, which names the argument, unless its value is a whole number of at least 1."""
+def check_positive(name: str, value: object, *, most: int = _MOST) -> None:
+    """Raise LocigraphError, which names the argument, unless its value is a whole number from 1 to ``most``."""
     if type(value) is not int:
         raise LocigraphError(f"{name} is {shortened(value)}; expected a whole number")
     if value < 1:
-        raise LocigraphError(f"{name} is {value}; expected at least 1")
+        raise LocigraphError(f"{name} is {shortened(value)}; expected at least 1")
+    if value > most:
+        raise LocigraphError(f"{name} is {shortened(value)}; expected at most {most}")
+
+
+def check_text(name: str, value: object) -> None:
+    """Raise LocigraphError, which names the argument, if its value is neither text nor None."""
+    if value is not None and not isinstance(value, str):
+        raise LocigraphError(f"{name} is {shortened(value)}; expected text")
 
 
 def keep_of(days: object) -> timedelta | None:

@@ -52,9 +52,7 @@ class AskedQuestion:
         self._check_strategy()
         if not isinstance(self.reranker, str | PathLike | None):
             raise LocigraphError(f"reranker is {shortened(self.reranker)}; expected a name, or None")
-        options.check_positive("top_k", self.top_k)
-        if self.top_k > MAX_TOP_K:
-            raise LocigraphError(f"top_k is {self.top_k}; expected at most {MAX_TOP_K}")
+        options.check_positive("top_k", self.top_k, most=MAX_TOP_K)
         if self.budget_tokens is not None:
             options.check_positive("budget_tokens", self.budget_tokens)
         if self.budget_kinds is not None and self.budget_tokens is None:

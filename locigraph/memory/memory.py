@@ -746,6 +746,7 @@ class Memory:
             found = self._recalled_at_once(asking, held)
             if found is not None:
                 return found
+        reranked(asking.reranker)  # loads it while no other question has to wait
         with self._seeing(asking.space, asking.scope):
             asked = self._asked(asking)
             with self._parts.retriever(asked, asking.strategy, asking.queries) as (name, retriever, notes):
@@ -848,6 +849,7 @@ class Memory:
             LanguageModelError: If the model cannot be asked, or a limit is reached.
         """
         options.check_positive("budget_tokens", budget_tokens)
+        options.check_text("speaker", speaker)
         client = self._parts.client("profile") if worded else None  # raises before anything is read
         with self._seeing(space, Scope(user, agent)):
             standings = named_spaces(self._graph, space, Scope(user, agent))
@@ -962,4 +964,6 @@ def _asked_questions(questions: Sequence[Mapping[str, Any]]) -> list[AskedQuesti
             raise LocigraphError(f"a question is {shortened(given)}; give each as the arguments of Memory.recall")
         return AskedQuestion(**given)
 
+    if isinstance(questions, Mapping) or not isinstance(questions, Iterable):
+        raise LocigraphError(f"questions is {shortened(questions)}; expected a list of the arguments of Memory.recall")
     return [outcome(partial(asked_of, each)) for each in questions]

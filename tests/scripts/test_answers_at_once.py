@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from locigraph.assembly import search_parts
 from locigraph.consolidation.pipeline import Consolidator
 from locigraph.kg.errors import LocigraphError, UnknownSpaceError
 from locigraph.kg.store import Store
@@ -22,6 +24,8 @@ from locigraph.memory import Memory, Recalled
 from locigraph.memory.known_nodes import KnownNodes
 from locigraph.memory.parts import Parts
 from locigraph.retrieval.index.hot_spaces import HotSpaces
+from locigraph.retrieval.protocols import Hit
+from locigraph.retrieval.rerank import Reranker
 from locigraph.training.live_embeddings import LiveEmbeddings
 from tests.scripts.test_memory import SALE, opened
 
@@ -138,6 +142,38 @@ def test_several_spaces_that_are_due_are_made_durable_together(place: Path, monk
         assert all(isinstance(each, Recalled) for each in memory.recall_each([QUESTION | {"space": n} for n in names]))
         assert len(flushed) == 1
         assert not memory._graph.changed_spaces()
+
+
+def test_no_question_waits_while_a_reranker_is_loaded(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    class Shortest(Reranker):
+        depth = 10
+
+        def _read(self, query: str, hits: Sequence[Hit], texts: Sequence[str]) -> tuple[list[float], list[float]]:
+            scores = [-float(len(text)) for text in texts]
+            return scores, scores
+
+    def load(model: str) -> Shortest:
+        has_begun.set()
+        assert may_end.wait(60)
+        return Shortest()
+
+    monkeypatch.setattr(search_parts, "_reranker", load)
+    with opened(place) as memory:
+        memory.add_many([SALE, SALE | {"text": "Tom bought the red kite."}])
+        found: list[Recalled] = []
+        asking = threading.Thread(target=lambda: found.append(memory.recall(**QUESTION, reranker="default")))
+        asking.start()
+        assert has_begun.wait(60)
+        plain = memory.recall(**QUESTION, strategy="bm25")  # which takes the same lock
+        assert plain.hits
+        assert not found
+        may_end.set()
+        asking.join(60)
+    lengths = [len(hit.text) for hit in found[0].hits]
+    assert lengths == sorted(lengths)
+    assert len({*lengths}) > 1
 
 
 def test_a_question_about_another_space_waits_for_neither_an_addition_nor_an_update(

@@ -1226,6 +1226,14 @@ def test_arguments_of_a_wrong_type_are_refused_in_words(place: Path) -> None:
             memory.recall("bike", space="ana", speaker=cast("str", 1))
         (refused,) = memory.recall_each(cast("Any", [5]))
         assert "a question is 5" in str(refused)
+        for ask in (memory.recall_each, memory.recall_at_once):
+            for given in (None, 5, {"question": "bike"}):
+                with pytest.raises(LocigraphError, match="expected a list of the arguments of"):
+                    ask(cast("Any", given))
+        with pytest.raises(LocigraphError, match="speaker is 5; expected text"):
+            memory.profile(space="ana", speaker=cast("str", 5))
+        with pytest.raises(LocigraphError, match="expected at most 2147483647"):
+            memory.overview("ana", most_topics=10**30)
 
 
 def test_forgetting_in_one_space_leaves_every_other_one_searchable(place: Path) -> None:
