@@ -79,6 +79,7 @@ def in_order(sessions: Iterable[Sequence[Turn]]) -> tuple[list[TurnId], Any]:
         return [turn.turn_id for turn in store.turns(SPACE)], graph_of(store)
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_sessions_that_come_in_any_order_end_in_the_graph_of_those_in_order(data: st.DataObject) -> None:

@@ -65,6 +65,7 @@ def test_a_few_tries_on_servers_are_survived(tmp_path: Path) -> None:
     assert kinds == {"servers": {"tries": 6, "survived": 6}}, errors
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in NAMED_ONLY])
 def test_a_few_tries_of_each_kind_are_survived(kind: str, found: tuple[dict[str, Any], str]) -> None:
     kinds, errors = found
@@ -97,6 +98,7 @@ def test_a_pattern_is_found_wherever_a_module_holds_it(held: str) -> None:
     assert place[held] in patterns.patterns()
 
 
+@pytest.mark.long
 def test_no_pattern_takes_time_by_the_square_of_a_text_of_one_piece() -> None:
     for name, pattern in patterns.patterns().items():
         for piece in doubling.PIECES:

@@ -211,6 +211,7 @@ def test_a_question_about_another_space_waits_for_neither_an_addition_nor_an_upd
             may_end.clear()
 
 
+@pytest.mark.long
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(steps=st.lists(st.sampled_from(["add", "forget", "recall", "recall", "both"]), min_size=2, max_size=9))
 def test_whatever_is_done_in_between_answers_are_those_of_a_memory_that_keeps_nothing(
@@ -261,6 +262,7 @@ SAID = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @given(steps=st.lists(st.sampled_from([*SAID, "forget", "keep"]), min_size=2, max_size=9))
 @settings(max_examples=25, deadline=None)
 def test_what_is_kept_of_nodes_is_what_a_new_reader_reads_whatever_has_changed_in_between(

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from locigraph.kg.store import Store
 from tests.fakes_graph import TEXT_DIM
 
@@ -103,10 +105,12 @@ def asked(code: str, names: tuple[str, ...], folder: Path) -> list[str]:
     return ran.stdout.split()
 
 
+@pytest.mark.long
 def test_a_memory_loads_nothing_that_only_training_needs(place: Path) -> None:
     assert asked(ASK, OF_TRAINING, place) == ["v2"]
 
 
+@pytest.mark.long
 def test_v2_answers_from_embeddings_that_are_there_without_pytorch(place: Path) -> None:
     assert asked(ASK, ("torch",), place) == ["v2", "torch"]  # a new turn is to be encoded
     again = "\n".join(line for line in ASK.splitlines() if "memory.add" not in line)

@@ -33,6 +33,7 @@ def ranked(memory: Memory, question: str, strategy: str) -> list[tuple[str, floa
     return sorted((",".join(hit.turn_ids), round(hit.score, 4)) for hit in hits)
 
 
+@pytest.mark.long
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.tuples(st.integers(0, 4), st.sampled_from(STEPS), st.integers(-90, 90)), max_size=8))
 @example(steps=[(2, "first", 0)])

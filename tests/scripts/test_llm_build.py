@@ -143,6 +143,7 @@ def test_a_replay_builds_the_same_store_byte_by_byte_without_an_endpoint(tmp_pat
         assert graph_of(recorded, part[0].space) == graph_of(replayed, part[0].space)
 
 
+@pytest.mark.long
 def test_a_replay_of_a_run_with_failed_turns_builds_the_same_store(tmp_path: Path) -> None:
     faulty = Stub(extracted, rate=0.3, faults=["prose", "empty", "cut off"], chance=random.Random(1))
     with stub_server(faulty) as stub, Store(tmp_path / "a.sqlite") as recorded:

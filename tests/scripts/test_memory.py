@@ -1016,6 +1016,7 @@ def by_session(turns: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     return {session: [turn for turn in turns if turn["session"] == session] for session in SESSIONS}
 
 
+@pytest.mark.long
 @settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_split_into_appends_gives_the_same_nodes_and_edges(place: Path, data: st.DataObject) -> None:

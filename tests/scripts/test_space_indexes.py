@@ -173,6 +173,7 @@ def _of_even_turns(said: Said, kind: str) -> bool:
     return int(said.turn_id[1:]) % 2 == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("redone", [0, 99])  # late turns are put between the others, or all consolidated again
 @given(STEPS)
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

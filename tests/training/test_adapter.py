@@ -276,6 +276,7 @@ def golden_cosines(base: str, folder: Path) -> list[float]:
     return [float(value) for value in cosines.flatten()]
 
 
+@pytest.mark.long
 def test_an_adapter_comes_to_what_its_algorithm_came_to_when_it_was_recorded() -> None:
     assert GOLDEN["algorithm"] == ADAPTER_ALGORITHM, "record the numbers of this algorithm as is said below"
     run = [sys.executable, "-m", "tests.training.test_adapter"]

@@ -171,6 +171,7 @@ def test_examples_hold_no_more_than_their_budget_and_the_one_in_use() -> None:
     assert examples[5] is examples[5]
 
 
+@pytest.mark.long
 def test_a_step_on_a_large_space_needs_memory_for_the_step_and_not_for_the_space() -> None:
     space, generator = large(turns=20_000, step_turns=100), torch.Generator().manual_seed(0)
     assert space.step(generator).nbytes < 0.02 * space.whole().nbytes

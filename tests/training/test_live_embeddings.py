@@ -178,6 +178,7 @@ ACTIONS = st.lists(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(actions=ACTIONS, tolerance=st.sampled_from([0.0, 5e-4]), data=st.data())
 def test_after_any_appends_forgets_and_refreshes_the_collection_is_that_of_the_whole_graph_but_for_the_tolerance(
@@ -230,6 +231,7 @@ def long_talk(count: int) -> tuple[Turn, ...]:
     return make_turns(*(lines[i : i + 7] for i in range(0, count, 7)))
 
 
+@pytest.mark.long
 def test_turn_by_turn_only_what_a_turn_reaches_is_encoded_and_the_words_are_counted_now_and_then(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -660,6 +662,7 @@ def test_a_turn_that_is_forgotten_while_it_waits_for_the_index_never_gets_there(
     assert [found.is_clean for found in place.live.verify()] == [True]
 
 
+@pytest.mark.long
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     actions=st.lists(

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, ClassVar
 
+import huggingface_hub.constants
 import pytest
 
 from locigraph.kg.errors import LocigraphError
@@ -123,12 +124,14 @@ def test_a_server_is_asked_to_rerank_with_the_shipped_reranker_alone(
     with opened(place) as memory:
         memory.add(**SALE)
     monkeypatch.setattr(running, "answer_of_server", answer)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)  # it would look for the hub for 20 seconds
     with pytest.raises(LocigraphError, match="asked" if is_asked else "'models/own' cannot be loaded"):
         recall("Who?", space="ana", store=str(place / "memory.sqlite"), reranker=reranker)
     assert [request.get("reranker") for request in asked] == [reranker] * is_asked
     assert all(("reranker" in request) == (reranker is not None) for request in asked)
 
 
+@pytest.mark.long
 def test_recall_explain_and_forget_ask_the_server_of_their_store(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
