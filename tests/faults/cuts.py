@@ -44,6 +44,8 @@ _STAGES = (
     ("build", "refresh", "rebuild"),
     ("build", "refresh", "append"),
     ("build", "refresh", "add"),
+    ("build", "refresh", "add_late"),
+    ("build", "add_late", "forget"),
     ("build", "append", "forget"),
     ("build", "append", "forget_space"),
     ("build", "refresh", "add", "forget_user"),
@@ -57,7 +59,7 @@ _STAGES = (
 )
 #: Two conversations that are built concurrently with language models.
 _BY_MODELS = (("build_by_models",),)
-_BY_ADD = (("build", "refresh", "add"),)
+_BY_ADD = (("build", "refresh", "add"), ("build", "refresh", "add_late"))
 _AT_A_CALL = ("exit", "kill", "interrupt", "full disk", "power loss")
 _ANYWHERE = ("killed", "interrupted", "signalled")
 #: What tqdm writes to standard error after the name of a bar.
@@ -295,7 +297,7 @@ def _check(place: Path, stage: Stage, way: str, at: float) -> None:
         else:
             in_child(lambda: stopped_after(at, way, place, stage.command))
         has_lost_files = way == "power loss" and _lose(place, stage.start)
-        if stage.command == "add" and not has_lost_files:
+        if stage.command in ("add", "add_late") and not has_lost_files:
             in_child(lambda: _verified(place))
         if whole_folder(place / "mean" / "checkpoint").exists():
             load_checkpoint(place / "mean" / "checkpoint")  # it is complete, or does not exist

@@ -53,7 +53,8 @@ _IN_CONTEXT = "\n(in reply to "  # a text of ``in_context``
 class _Try:
     """A marker, its field and turn, what is done before, and how it is forgotten.
 
-    ``late`` is the place among the turns at which another one arrives later; None if none does.
+    ``late`` is the place among the turns at which another one arrives later; None if none does. With ``is_inserted`` it
+    is the turn with the marker that arrives later, and is put before the others.
     """
 
     marker: str
@@ -65,6 +66,7 @@ class _Try:
     is_refreshed: bool
     is_space: bool
     is_served: bool
+    is_inserted: bool
 
 
 def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
@@ -72,16 +74,18 @@ def tries(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
     randomness = random.Random(seed)
     while True:
         place = randomness.randrange(len(workbench.TURNS))
+        late, builds = randomness.choice((None, None, place, place + 1)), randomness.choice(_BUILDS)
         made = _Try(
             "".join(randomness.choice("bcdfghjklmnpqrstvwxz") for _ in range(14)),
             randomness.choice(_FIELDS),
             place,
-            randomness.choice((None, None, place, place + 1)),
-            randomness.choice(_BUILDS),
+            late,
+            builds,
             tuple(each for each in _PASSES if randomness.random() < 0.3),
             randomness.random() < 0.5,
             randomness.random() < 0.3,
             randomness.random() < 0.3,
+            late is None and builds == _BY_RULES and randomness.random() < 0.5,
         )
         yield partial(_check, folder / "try", made)
 
@@ -148,6 +152,9 @@ def _built(place: Path, made: _Try, told: dict[str, Any], turn: dict[str, Any]) 
     """Build, and run the further commands; returns all vectors that belong to the marked turn only."""
     meadow = workbench.conversation("meadow")
 
+    if made.is_inserted:
+        told["sessions"][0]["turns"].remove(turn)
+
     def build() -> None:
         (place / "corpus.jsonl").write_text("".join(json.dumps(each) + "\n" for each in (told, meadow)))
         workbench.run_all(place, *made.builds)
@@ -156,6 +163,8 @@ def _built(place: Path, made: _Try, told: dict[str, Any], turn: dict[str, Any]) 
     if made.late is not None:
         told["sessions"][0]["turns"].insert(made.late, {"turn_id": "late", "speaker": "Ben", "text": "Wait a moment."})
         build()
+    if made.is_inserted:
+        workbench.insert(place, _SPACE, turn)
     workbench.run_all(place, *made.passes, *(("refresh",) if made.is_refreshed else ()))
     with closing(sqlite3.connect(place / "graph.sqlite")) as connection:
         texts = {text for (text,) in connection.execute("SELECT description FROM nodes")}

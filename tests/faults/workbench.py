@@ -6,12 +6,13 @@ import contextlib
 import io
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import patch
 
-from locigraph.assembly import opening
+from locigraph.assembly import graphs, opening
 from locigraph.assembly.settings import CorpusSettings, LLMSettings
 from locigraph.kg.embedded_text import TURN_BEFORE, WINDOWS
 from locigraph.kg.errors import LocigraphError
@@ -126,6 +127,10 @@ def commands(folder: Path) -> dict[str, Callable[[], None]]:
             memory.add(space="harbor", text="I sail to the islands.", **turn)
             assert "t9" in {turn for hit in memory.recall(_QUESTION, user="ann", top_k=99) for turn in hit.turn_ids}
 
+    def add_late() -> None:
+        said = {"speaker": "Ann", "turn_id": "t8", "text": "I live in Porto, near the Blue Harbour cafe."}
+        insert(folder, "harbor", said)
+
     def build_by_models(rate: float = 0.0) -> None:
         with stub_server(Stub(coining, rate=rate, faults=("surplus field", "cut off"))) as stub:
             models = LLMSettings(base_url=stub.url, model="m", cassette=str(folder / "replies.sqlite"))
@@ -140,6 +145,7 @@ def commands(folder: Path) -> dict[str, Callable[[], None]]:
         "build": lambda: built("corpus.jsonl", None),
         "append": lambda: built("later.jsonl", checkpoint),
         "add": add,
+        "add_late": add_late,
         "forget": lambda: forget.forget(space="harbor", turns=["t1", "t3"], store=store),
         "forget_space": lambda: forget.forget(space="harbor", yes=True, store=store),
         "forget_user": lambda: forget.forget(user="ann", yes=True, store=store),
@@ -158,6 +164,20 @@ def commands(folder: Path) -> dict[str, Callable[[], None]]:
         "recall_bm25": lambda: ask("bm25"),
         "recall_v2": lambda: ask("v2"),
     }
+
+
+def insert(folder: Path, space: str, said: Mapping[str, Any]) -> None:
+    """Add a turn that is earlier than all others of a space, to a memory that puts it before them."""
+    opening.text_encoder = lambda settings: AdaptedEncoder(folder / "cache.sqlite")
+    with (
+        patch.object(graphs, "_MOST_REDONE", 2),  # so that a small space, too, is not consolidated again
+        Memory.open(folder / "graph.sqlite", checkpoint=str(folder / "checkpoint")) as memory,
+    ):
+        before = len(memory.recall(_QUESTION, space=space, top_k=99, fold=None))
+        memory.add(space=space, session="before", spoken_at="2023-12-24T10:00", **said)
+        found = memory.recall(_QUESTION, space=space, top_k=99, fold=None)
+        assert said["turn_id"] in {turn for hit in found for turn in hit.turn_ids}
+        assert len(found) >= before
 
 
 def words(folder: Path) -> dict[str, list[str]]:
