@@ -26,7 +26,7 @@ from locigraph.kg.errors import OutdatedChangeError, UnknownNodeError
 from locigraph.kg.schema import SUPERSEDED_BY
 from locigraph.kg.store import Store
 from locigraph.kg.store.remembered import of_space
-from locigraph.kg.types import GraphChange, NewNode, Node, NodeId, SpaceId, Turn, TurnState
+from locigraph.kg.types import GraphChange, NewNode, Node, NodeId, SpaceId, Turn, TurnId, TurnState
 
 _LOG = logging.getLogger(__name__)
 _CONTEXT_NODES = 12
@@ -96,7 +96,7 @@ class Consolidator:
         self._encoder = encoder
         self._context = context
         self._cached_state: SpaceState | None = None  # cached state of the last space
-        self._reply: _Reply | None = None  # to the turn that is not committed yet
+        self._replies: dict[TurnId, _Reply] = {}  # to turns that are not committed yet
 
     @property
     def turns_known(self) -> int:
@@ -115,8 +115,8 @@ class Consolidator:
             ConsolidationError: If another extractor has built the space.
         """
         with self._store.reading():
+            revision = self._store.revision(space)  # read first, so that any later change makes the state out of date
             pending, builder = self._store.turns(space, state=TurnState.PENDING), built_by(self._store, space)
-            revision = self._store.revision(space)
         if builder is None:  # of several processes that begin at the same time, the first decides
             builder = self._store.remember_first(of_space(_EXTRACTOR, space), self._extractor.name)
         _refuse_other_than(builder, space, self._extractor)
@@ -154,6 +154,8 @@ class Consolidator:
             return self._read(space)
         pending = self._store.turns(space, state=TurnState.PENDING)
         state.extend(pending)
+        left = {turn.turn_id for turn in pending}
+        self._replies = {turn_id: reply for turn_id, reply in self._replies.items() if turn_id in left}
         return state, pending
 
     def _consolidate(self, turn: Turn, state: SpaceState) -> None:
@@ -167,7 +169,7 @@ class Consolidator:
     def _extract(self, turn: Turn, state: SpaceState) -> None:
         found = self._context.find(turn, limit=_CONTEXT_NODES)
         later = state.of_later_turns(turn, [*found.known, *found.later])
-        shown = [state.planned[node_id] for node_id in found.known if state.planned[node_id] not in later]
+        shown = [state.planned[node_id] for node_id in found.known if not state.is_of_later_turns(node_id, turn)]
         recent = state.recent(turn, _RECENT_TURNS)
         latest = [node for node in state.planned_by(recent) if node not in shown]
         context = Context(tuple(shown), recent, tuple(latest), state.coined, tuple(later))
@@ -180,7 +182,7 @@ class Consolidator:
         change = merge_topics(self._embedded(change), state)
         ids = self._store.commit(replace(change, revision=state.revision))
         state.revision += 1
-        self._reply = None
+        self._replies.pop(turn.turn_id, None)
         state.add_source(turn.turn_id, [u.id for u in change.updates if turn.turn_id in u.add_provenance])
         amended = [u for u in change.updates if u.description is not None or u.status is not None]
         nodes = [_as_node(turn, n, ids[n.ref]) for n in change.nodes]
@@ -211,8 +213,8 @@ class Consolidator:
     ) -> tuple[Blueprint, Mapping[str, Wording]]:
         # If the turn is done again and nothing that its extractor was shown has changed, its reply stands: a language
         # model need not be asked twice. All else that a change depends on is derived from the state.
-        known = self._reply
-        if known is not None and (known.turn, known.context) != (turn, context):
+        known = self._replies.get(turn.turn_id)
+        if known is not None and _as_shown(known.turn, known.context) != _as_shown(turn, context):
             known = None
         plan = self._extractor.plan(turn, context) if known is None else known.plan
         labels = list(self._store.relation_labels(turn.space))
@@ -221,8 +223,14 @@ class Consolidator:
         )
         wording = self._extractor.write(turn, plan, context) if known is None else known.wording
         check_wording(plan, wording)
-        self._reply = _Reply(turn, context, plan, wording)
+        self._replies[turn.turn_id] = _Reply(turn, context, plan, wording)
         return plan, wording
+
+
+def _as_shown(turn: Turn, context: Context) -> tuple[Turn, Context]:
+    """A turn and its context without positions, which late turns change and no extractor is shown."""
+    recent = tuple(replace(each, position=0) for each in context.recent)
+    return replace(turn, position=0), replace(context, recent=recent)
 
 
 def _as_node(turn: Turn, node: NewNode, node_id: NodeId) -> Node:

@@ -25,8 +25,9 @@ class Context:
         recent: The turns just before it in its session, oldest first.
         latest: Nodes that those turns created or repeated and that are not in ``nodes``; pronouns may refer to them.
         labels: Relation labels that earlier turns of the space have coined.
-        later: Nodes that retrieval found for a late turn and that later turns created, in the order of these. A plan
-            may only say that one of them has replaced what the turn states.
+        later: Nodes that retrieval found for a late turn and that later turns created or repeated, in the order of
+            these. A plan may only say that one of them has replaced what the turn states; or, if it is among ``nodes``
+            too, repeat it.
     """
 
     nodes: tuple[ContextNode, ...]

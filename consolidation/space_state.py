@@ -56,7 +56,7 @@ class SpaceState:
         self._arrange(store.turns(space))
         self.planned: dict[NodeId, ContextNode] = {}
         self._planned_by: dict[TurnId, dict[NodeId, None]] = {}
-        self._first_source: dict[NodeId, TurnId] = {}
+        self._sources: dict[NodeId, set[TurnId]] = {}
         self._archived: set[NodeId] = set()
         self.coined: tuple[RelationLabel, ...] = ()
         labels = store.used_labels(space)
@@ -152,7 +152,7 @@ class SpaceState:
             insort(self._events, (first, len(self._events), node.id))
         for turn_id in node.provenance:
             self._planned_by.setdefault(turn_id, {})[node.id] = None
-        self._first_source.setdefault(node.id, min(node.provenance, key=self.index.__getitem__))
+        self._sources.setdefault(node.id, set()).update(node.provenance)
         first_day = None if node.valid_from is None else node.valid_from.date()
         self.planned[node.id] = ContextNode(
             node.id, node.type, node.description, node.attributes, first_day, self._superseded_at.get(node.id),
@@ -186,6 +186,8 @@ class SpaceState:
         """Record that a committed turn is a further source of nodes."""
         known = {node_id: None for node_id in node_ids if node_id in self.planned}
         self._planned_by.setdefault(turn_id, {}).update(known)
+        for node_id in known:
+            self._sources[node_id].add(turn_id)
 
     def planned_by(self, turns: Sequence[Turn]) -> list[ContextNode]:
         """The nodes that the given turns created or repeated, without archived ones."""
@@ -193,10 +195,24 @@ class SpaceState:
         return [self.planned[node_id] for node_id in ids if node_id not in self._archived]
 
     def of_later_turns(self, turn: Turn, node_ids: Iterable[NodeId]) -> list[ContextNode]:
-        """Those of some planned nodes that turns after this one created, in the order of these."""
-        places = {node_id: self.index[self._first_source[node_id]] for node_id in node_ids}
-        later = sorted((place, node_id) for node_id, place in places.items() if place > self.index[turn.turn_id])
+        """Those of some planned nodes that turns after this one created or repeated, in the order of these."""
+        places = {node_id: self._next_place(node_id, turn) for node_id in node_ids}
+        later = sorted((place, node_id) for node_id, place in places.items() if place is not None)
         return [self.planned[node_id] for _, node_id in later]
+
+    def is_of_later_turns(self, node_id: NodeId, turn: Turn) -> bool:
+        """Whether only turns after this one say what a planned node does."""
+        return min(self.index[each] for each in self._sources[node_id]) > self.index[turn.turn_id]
+
+    def said_after(self, node_id: NodeId, turn: Turn) -> datetime | None:
+        """When the first turn after this one created or repeated a planned node; None if none did."""
+        place = self._next_place(node_id, turn) if node_id in self._sources else None
+        return None if place is None else self.turns[place].recorded_at
+
+    def _next_place(self, node_id: NodeId, turn: Turn) -> int | None:
+        here = self.index[turn.turn_id]
+        places = (self.index[each] for each in self._sources[node_id])
+        return min((place for place in places if place > here), default=None)
 
     def event_before(self, turn: Turn) -> NodeId | None:
         """The last event of any earlier turn, even if later turns were consolidated before this one."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, time
-from functools import lru_cache
 
 from locigraph.kg.language.mentions import named_dates
+from locigraph.kg.text_caches import cached
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.query_generator import LastDay
 
@@ -34,6 +34,6 @@ def day_of_asking(last: date | None, today: date) -> date:
     return today if last is None or (today - last).days <= _LIVE_DAYS else last
 
 
-@lru_cache(maxsize=4_096)
+@cached(4_096)
 def _has_relative_dates(question: str) -> bool:
     return named_dates(question, _SOME_DAY) != named_dates(question, None)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from locigraph.kg.language.terms import terms
+from locigraph.kg.text_caches import cached
 from locigraph.retrieval.budgets import count_tokens, parts_of_tokens
-from locigraph.retrieval.text_caches import cached
 
 _SENTENCE_END = re.compile(r"(?<=[。！？])\s*|(?<=[.!?])\s+|\n+")
 _WORD = re.compile(r"\S+\s*")

@@ -14,11 +14,11 @@ from typing import Protocol
 
 from locigraph.kg.language.dated_texts import undated
 from locigraph.kg.language.tokens import normalised, telling_signs, words
+from locigraph.kg.text_caches import cached
 from locigraph.kg.types import NodeId, Said, SpaceId, Turn
 from locigraph.retrieval.conditions import Condition
 from locigraph.retrieval.hits import searches
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, MOST_FOUND, Hit, Result, Retriever, Timing
-from locigraph.retrieval.text_caches import cached
 from locigraph.retrieval.wrapping import WrappingRetriever
 
 

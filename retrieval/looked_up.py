@@ -19,10 +19,10 @@ from locigraph.kg.language.languages import ENGLISH, language_of
 from locigraph.kg.language.mentions import capitalised
 from locigraph.kg.language.terms import content_words, terms
 from locigraph.kg.language.tokens import words
+from locigraph.kg.text_caches import cached
 from locigraph.kg.types import NodeId
 from locigraph.retrieval.hits import hits_of_matches
 from locigraph.retrieval.protocols import Hit, VectorMatch
-from locigraph.retrieval.text_caches import cached
 
 _FAR, _NEAR = 1_000, 50
 _MOST_WORDS = 4  # of a question that is nothing but words to be found

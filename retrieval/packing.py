@@ -12,13 +12,13 @@ from typing import NamedTuple
 from locigraph.kg.language.tokens import one_line
 from locigraph.kg.schema import EPISODE, dated_types
 from locigraph.kg.snapshot import NO_TIME, Snapshot
+from locigraph.kg.text_caches import cached
 from locigraph.kg.times import day_in_words, moment
 from locigraph.kg.types import NodeId, SpaceId, TurnId
 from locigraph.retrieval.budgets import TOKENS_PER_HIT, UNLIMITED, Budget, RemainingBudget, count_tokens
 from locigraph.retrieval.excerpts import GAP, Excerpts
 from locigraph.retrieval.hits import searches
 from locigraph.retrieval.protocols import MAX_TOP_K, Hit, Result, Retriever
-from locigraph.retrieval.text_caches import cached
 
 #: A turn that takes more of the tokens of a context than this share of them is shown by an excerpt, of at least so many
 #: tokens. On long talk an eighth holds most of the words of the answers (docs/experiments/history.md, 2026-11-28).

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
@@ -38,7 +37,8 @@ from locigraph.kg.language.english import is_english
 from locigraph.kg.language.languages import ENGLISH, language_of
 from locigraph.kg.language.terms import content_words, stem, terms
 from locigraph.kg.language.tokens import telling_signs, words
-from locigraph.kg.types import NodeId, Turn
+from locigraph.kg.text_caches import cached
+from locigraph.kg.types import NodeId, Turn, states_same
 
 # Sentences with fewer content words are not meaningful on their own.
 _MIN_TERMS = 3
@@ -77,19 +77,21 @@ class RuleExtractor:
         operations: list[Operation] = []
         # Facts of different speakers stay separate: each can be forgotten alone, and none supersedes the other's.
         own = {node.id: node for node in context.shown if node.attributes.get("speaker", turn.speaker) == turn.speaker}
-        replaceable = {
+        held = {
             id_: node
             for id_, node in own.items()
-            if (node.superseded_at is None or node.superseded_at > turn.recorded_at)
+            if node.superseded_at is None or node.superseded_at > turn.recorded_at
+        }
+        said_since = {node.id for node in context.later}
+        replaceable = {
+            id_: node
+            for id_, node in held.items()
+            if id_ not in said_since
             # A turn may be added late, but it ends nothing that was said after it.
             and (turn.spoken_at is None or node.known_at is None or node.known_at <= turn.spoken_at)
         }
         # A superseded fact that is said again is true again, and a new fact.
-        known = {
-            _statement(node.description): node
-            for node in context.nodes
-            if node.id in own and node.superseded_at is None
-        }
+        known = {_statement(node.description): node for node in context.nodes if node.id in held}
         updated = set()
         reading = _read(turn, self._names)
         for number, (draft, is_event, slot, corrected) in enumerate(reading.memorable):
@@ -109,9 +111,8 @@ class RuleExtractor:
             if not replaced and corrected is not None:
                 replaced = _corrected(replaceable, corrected, turn.speaker)
             operations += [SupersedeNode(node, ref) for node in replaced]
-            if slot is not None and slot.is_personal(turn.speaker):  # of a late turn, what was said since may hold now
-                since = [node for node in context.later if slot.replaces(node.attributes)]
-                operations += [SupersedeNode(ref, node.id) for node in since[:1]]
+            since = _since(slot, turn.speaker, own, context.later)
+            operations += [SupersedeNode(ref, node.id) for node in since[:1]]
             for node in replaced:
                 del replaceable[node]
         return Blueprint(tuple(operations), reading.mentions, reading.topics)
@@ -124,6 +125,27 @@ class RuleExtractor:
         """The facts, topics and names that ``plan`` will find."""
         nothing = Context((), ())
         return [text for turn in turns for text in embedded_texts(self.plan(turn, nothing), turn)]
+
+
+def _since(
+    slot: Slot | None, speaker: str, own: Mapping[NodeId, ContextNode], later: Sequence[ContextNode]
+) -> list[ContextNode]:
+    """What later turns have said of the slot of a late one, and what therefore may hold now.
+
+    Of what is not personal, such as a price, only a statement that it has changed ends others; such a one has ended an
+    earlier one, too.
+    """
+    if slot is None or not later:
+        return []
+    of_slot = [node for node in own.values() if node.attributes.get("slot") == slot.name]
+    ended = {node.superseded_at for node in of_slot if node.superseded_at is not None}
+    return [
+        node
+        for node in later
+        if node.attributes.get("slot") == slot.name
+        and not states_same(node.attributes.get("value"), slot.value)
+        and (slot.is_personal(speaker) or node.known_at in ended)
+    ]
 
 
 def _without_corrected(operations: Sequence[Operation], slot: Slot, ref: str) -> list[Operation]:
@@ -201,7 +223,7 @@ class _Reading(NamedTuple):
     topics: tuple[Topic, ...]
 
 
-@lru_cache(maxsize=2**14)  # each turn is read twice, in ``expected_texts`` and in ``plan``
+@cached(2**14)  # each turn is read twice, in ``expected_texts`` and in ``plan``
 def _read(turn: Turn, names: NameFinder) -> _Reading:
     return _Reading(tuple(_memorable(turn)), _mentions(turn, names), _topics(turn))
 

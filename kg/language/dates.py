@@ -13,11 +13,12 @@ from calendar import monthrange
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import cache, lru_cache
+from functools import cache
 from typing import Literal
 
 from locigraph.kg.language.calendar_names import MONTHS, WEEKDAYS
 from locigraph.kg.language.foreign_times import with_english_times
+from locigraph.kg.text_caches import cached
 from locigraph.kg.times import EARLIEST, LATEST
 
 _AND = r"(?: ?[-–] ?| (?:to|and|or|until|till|through) )"
@@ -129,7 +130,7 @@ def resolve_times(text: str, spoken_on: date | None) -> list[TimeExpression]:
 
 
 # Consolidation reads each sentence and name several times.
-@lru_cache(maxsize=4_096)
+@cached(4_096)
 def _resolved(text: str, spoken_on: date | None) -> tuple[TimeExpression, ...]:
     lowered = with_english_times(text)
     if lowered != text.lower() or len(lowered) != len(text):  # positions must be valid in both strings

@@ -18,6 +18,7 @@ import stop_words as listed
 
 from locigraph.kg.language.tokens import STOP_WORDS, words
 from locigraph.kg.registry import Table
+from locigraph.kg.text_caches import cached
 
 _WORDS = {
     "basque": """
@@ -291,7 +292,7 @@ def _beginning(text: str) -> int:
     return speaker.end() if speaker is not None and speaker.end() < len(text) else 0
 
 
-@lru_cache(maxsize=2**12)
+@cached(2**12)
 def language_of(text: str) -> Language:
     """The language in which most of a text is.
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import cache, lru_cache
+from functools import cache
 from itertools import takewhile
 
 from locigraph.kg.language.calendar_names import MONTHS, WEEKDAYS
@@ -28,6 +28,7 @@ from locigraph.kg.language.dates import (
     weekday_from,
 )
 from locigraph.kg.language.foreign_times import with_english_times
+from locigraph.kg.text_caches import cached
 from locigraph.kg.times import EARLIEST, LATEST
 
 #: Ends of a range that a question leaves open: the first and the last day that can be stored.
@@ -130,7 +131,7 @@ class _Named:
     bound: str | None = None
 
 
-@lru_cache(maxsize=4_096)  # several strategies ask the same question
+@cached(4_096)  # several strategies ask the same question
 def question_days(text: str, asked_on: date | None) -> Days | None:
     """First and last day of the time that a question names.
 

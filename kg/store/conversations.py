@@ -198,7 +198,8 @@ class Conversations(Database):
             may_rewind: Whether all nodes of the space may be removed and all its turns made pending again if a new
                 turn comes before one that is already consolidated.
             most_redone: If more turns than this would have to be consolidated again, nothing is removed, and the new
-                turn is to be consolidated between the others; None for no such limit.
+                turn is to be consolidated between the others; None for no such limit. It does not hold where others
+                change places, as those of a session may that gets its first time.
 
         Returns:
             Number of turns that were new.

@@ -96,6 +96,11 @@ class AskedQuestion:
         """What the turns of hits must satisfy; None for no condition."""
         return None if self.filter is None else parsed(self.filter)
 
+    @property
+    def filter_name(self) -> str:
+        """What no other filter is called."""
+        return repr(_plain(self.filter))
+
     @cached_property
     def time(self) -> datetime | None:
         """The time as of which is asked; None for now."""
@@ -110,3 +115,12 @@ class AskedQuestion:
     def is_plain(self) -> bool:
         """Whether it takes a search by v2 and nothing else."""
         return self.strategy in (None, "v2") and self.budget_tokens is None and self.reranker is None
+
+
+def _plain(given: object) -> object:
+    """A filter as objects and lists of Python itself, whose words tell them from others."""
+    if isinstance(given, Mapping):
+        return {str(key): _plain(value) for key, value in given.items()}
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        return [_plain(each) for each in given]
+    return given

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from functools import partial
 
 from locigraph.assembly import options
@@ -105,7 +105,11 @@ class AskedSpaces:
             known = read(space, own)
             return {node: known[node].within(space) for node in own}
 
-        return read_by_space(ids, read_joint) if self.is_joint else read(self.name, ids)
+        found = read_by_space(ids, read_joint) if self.is_joint else read(self.name, ids)
+        if not self.have_expiring:
+            return found
+        now = datetime.now(UTC)
+        return {node: found[node].without_expired(now) for node in ids}
 
     def texts(self, space: SpaceId, ids: Sequence[NodeId], as_of: datetime | None) -> Mapping[NodeId, str]:
         """Texts of nodes, as they were known at a time (None: now); those that are not active are left out."""

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from locigraph.assembly import options
 from locigraph.kg.counts import counted, is_or_are
 from locigraph.kg.errors import LocigraphError, UnknownScopeError, UnknownSpaceError, shortened
+from locigraph.kg.text_caches import forget_texts
 from locigraph.kg.types import Scope, SpaceId, TurnId, TurnState
 from locigraph.memory.asked_spaces import named_spaces
 from locigraph.memory.parts import Parts
@@ -110,6 +111,9 @@ def _erase(
     def drop_vectors(texts: Sequence[str]) -> None:
         parts.encoder.forget(encoded_of(turns, texts, builders))
 
-    if named is None:
-        return parts.graph.forget_spaces(spaces, before_erasing=drop_vectors)
-    return parts.graph.forget(spaces[0], list(named), before_erasing=drop_vectors, keeps_space=keeps_space)
+    try:
+        if named is None:
+            return parts.graph.forget_spaces(spaces, before_erasing=drop_vectors)
+        return parts.graph.forget(spaces[0], list(named), before_erasing=drop_vectors, keeps_space=keeps_space)
+    finally:
+        forget_texts()  # the turns were read again, to know of which texts there may be vectors

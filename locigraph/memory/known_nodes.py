@@ -13,6 +13,7 @@ from locigraph.kg.schema import dated_types
 from locigraph.kg.store import Store
 from locigraph.kg.store.standing import Standing
 from locigraph.kg.types import NodeId, Replacement, Said, SpaceId, TurnId
+from locigraph.retrieval.hit_filters import is_kept
 
 _MOST_LETTERS = 50_000_000
 _OVERHEAD = 400  # what a node takes beside its text
@@ -38,6 +39,13 @@ class KnownNode:
         """The same, with IDs of nodes as they are where several spaces are searched as one (see ``kg.joint``)."""
         named = (replace(each, nodes=tuple(joint_name(space, node) for node in each.nodes)) for each in self.replaced)
         return replace(self, replaced=tuple(named)) if self.replaced else self
+
+    def without_expired(self, now: datetime) -> KnownNode:
+        """The same as if what has expired until a time had replaced nothing, as after it is erased."""
+        held = tuple(by for by in self.replaced if is_kept(by.said, now))
+        if len(held) == len(self.replaced):
+            return self
+        return replace(self, replaced=held, until=held[0].day if held else None)
 
     @property
     def speakers(self) -> frozenset[str]:

@@ -6,7 +6,7 @@ import os
 from collections import ChainMap, Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -226,7 +226,8 @@ class Memory:
         Add turns in the order of their times if you can, and old talk by one ``add_many``. A turn that is earlier than
         others of its space finds its place. If these are up to 32 (4 with language models), all are consolidated again;
         else it is consolidated between them. Then what it states is a fact of its own even if a later turn repeats it,
-        and only rules see that later turns have ended it.
+        and only rules see that later turns have ended it. The first time of a session whose earlier turns have none
+        may move these behind others; then the whole space is consolidated again.
 
         Args:
             space: Name of the space; it is created if it does not exist.
@@ -335,35 +336,35 @@ class Memory:
         made = [redacted_turn(turn) if self._redact else turn for turn, _ in given]
         scoped = [(turn.space, scope) for turn, scope in given]
         self._refuse_if_readonly()
-        with self._writing:
-            writer = self._parts.writer()
-            spaces = [*dict.fromkeys(turn.space for turn in made)]
-            standings = self._graph.standings(spaces)
-            if self._forget_overdue(standings):
+        with ExitStack() as meanwhile:
+            with self._writing:
+                writer = self._parts.writer()
+                spaces = [*dict.fromkeys(turn.space for turn in made)]
                 standings = self._graph.standings(spaces)
-            if self._parts.waits_for_models:  # for minutes, in which questions are answered from what there is
-                writer.add(made, scoped=scoped)
-                return [turn.turn_id for turn in made]
-            try:
-                self._refuse_if_unfinished(standings)
-                spaces = writer.append(made, scoped=scoped, may_rewind=False)
-            except LateTurnError:
-                with self._lock, self._reading:  # once nobody is looking
-                    rebuilt = self._rebuilt.rebuilding(spaces)
-                with rebuilt:
+                if self._forget_overdue(standings):
+                    standings = self._graph.standings(spaces)
+                if self._parts.waits_for_models:  # for minutes, in which questions are answered from what there is
                     writer.add(made, scoped=scoped)
-                return [turn.turn_id for turn in made]
-            with self._counting:
-                self._being_added.update(spaces)
-        try:
+                    return [turn.turn_id for turn in made]
+                try:
+                    self._refuse_if_unfinished(standings)
+                    spaces = writer.append(made, scoped=scoped, may_rewind=False)
+                except LateTurnError:
+                    with self._lock, self._reading:  # once nobody is looking
+                        meanwhile.enter_context(self._rebuilt.rebuilding(spaces))
+                    spaces = writer.append(made, scoped=scoped)
+                self._count_additions(spaces, 1)
+                meanwhile.callback(self._count_additions, spaces, -1)
             while True:
                 with self._writing:
                     if not self._parts.writer().consolidate(spaces, most=_TURNS_A_STEP):
                         return [turn.turn_id for turn in made]
                 yield
-        finally:
-            with self._counting:
-                self._being_added -= Counter(spaces)
+
+    def _count_additions(self, spaces: Sequence[SpaceId], more: int) -> None:
+        with self._counting:
+            self._being_added.update(dict.fromkeys(spaces, more))
+            self._being_added += Counter()  # drops those that are 0
 
     def _forget_overdue(self, standings: Mapping[SpaceId, Standing]) -> int:
         """Erase what has expired in some spaces, but not for every turn: erasing takes longer than adding."""

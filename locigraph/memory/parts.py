@@ -15,6 +15,7 @@ from locigraph.assembly.space_indexes import KeptIndexes
 from locigraph.assembly.strategies import STRATEGIES, Strategy, made, require_adapter, strategy_named
 from locigraph.kg.errors import InvalidVectorError, LocigraphError, outcome
 from locigraph.kg.store import Store
+from locigraph.kg.text_caches import forget_texts
 from locigraph.kg.types import Node, NodeId, SpaceId
 from locigraph.memory.asked_question import AskedQuestion
 from locigraph.memory.asked_spaces import AskedSpaces
@@ -22,7 +23,6 @@ from locigraph.memory.known_nodes import KnownNode, KnownNodes
 from locigraph.memory.known_turns import KnownTurns
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.protocols import GraphVectors, Retriever
-from locigraph.retrieval.text_caches import forget_texts
 
 if TYPE_CHECKING:
     from locigraph.assembly.graphs import GraphWriter
@@ -133,7 +133,7 @@ class Parts:
         if asking.condition is None or asked.is_joint:
             return retriever
         ((space, standing),) = asked.standings.items()
-        satisfying = partial(self._turns.satisfying, space, standing, asking.condition, repr(asking.filter))
+        satisfying = partial(self._turns.satisfying, space, standing, asking.condition, asking.filter_name)
         return retriever.limited_to(satisfying)
 
     def known(self, space: SpaceId, standing: Standing, nodes: Sequence[Node]) -> Mapping[NodeId, KnownNode]:

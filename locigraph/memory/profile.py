@@ -186,10 +186,8 @@ def _stated(
 ) -> Iterator[tuple[str, Statement]]:
     """The facts of a space that hold, and its events, each with the only speaker whose words it has."""
     for node in nodes:
-        each = known[node.id]
-        # What has expired replaces nothing, as after it is erased.
-        replaced = [by for by in each.replaced if is_kept(by.said, now)]
-        has_ended = bool(replaced) or (each.until is not None and not each.replaced)
+        each = known[node.id].without_expired(now)
+        has_ended = bool(each.replaced) or each.until is not None
         holds = not has_ended and all(is_kept(said, now) for said in each.said)
         if each.text is None or not holds or len(each.speakers) != 1:
             continue

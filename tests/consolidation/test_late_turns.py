@@ -180,6 +180,50 @@ def test_two_late_turns_of_which_one_is_forgotten_leave_the_other_open(tmp_path:
         assert ended(store) == (set(), {"D": None})
 
 
+def rents(*said: str) -> list[Turn]:
+    """Turns of a session each, a day apart, in which Ann says such things of the rent as "800" and "1000 now"."""
+    return [
+        replace(
+            make_turn(day, f"The rent is {words.replace(' ', ' euros ', 1) if ' ' in words else f'{words} euros'}."),
+            speaker="Ann",
+            session_id=f"s{day}",
+            spoken_at=MONDAY + timedelta(days=day),
+        )
+        for day, words in enumerate(said)
+    ]
+
+
+@pytest.mark.parametrize("late", ["800", "900 now", "900"])
+def test_a_late_price_is_no_more_current_than_in_order(late: str, tmp_path: Path) -> None:
+    first, second, last = rents("800", late, "1000 now")
+    graphs_made = []
+    for name, order in (("in order", (first, second, last)), ("late", (first, last, second))):
+        with Store(tmp_path / f"{name}.sqlite") as store:
+            add_each(store, *order)
+            nodes, edges = graph_of(store)
+            graphs_made.append(({node for node in nodes if node[0] == "knowledge_node"}, edges))
+    assert graphs_made[1] == graphs_made[0]
+    assert [node[1] for node in graphs_made[0][0] if node[3] is None] == ["Ann: The rent is 1000 euros now."]
+
+
+def test_what_was_said_again_since_is_not_ended_by_a_late_turn_and_ends_it(tmp_path: Path) -> None:
+    first, late, again = lives_in("BDB", days=[0, 5, 9], sessions=[0, 1, 2])
+    again = replace(again, turn_id=TurnId("again"))
+    with Store(tmp_path / "graph.sqlite") as store:
+        add_each(store, first, again, late)
+        assert ended(store) == ({"DB"}, {"B": None, "D": 9})
+        assert store.faults() == []
+
+
+def test_a_late_turn_that_repeats_what_was_said_before_and_after_it_is_a_source_of_that(tmp_path: Path) -> None:
+    first, late, again = lives_in("BBB", days=[0, 5, 9], sessions=[0, 1, 2])
+    late, again = replace(late, turn_id=TurnId("late")), replace(again, turn_id=TurnId("again"))
+    with Store(tmp_path / "graph.sqlite") as store:
+        add_each(store, first, again, late)
+        (fact,) = store.nodes(SPACE, types=["knowledge_node"])
+        assert {*fact.provenance} == {"B", "late", "again"}
+
+
 @pytest.mark.parametrize("session", [0, 1])
 def test_what_another_process_forgot_at_the_end_is_not_taken_for_a_late_turn(session: int, tmp_path: Path) -> None:
     first, gone, new = lives_in("BDA", days=[0, 1, 2], sessions=[0, 0, session])

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -20,10 +23,11 @@ from locigraph.consolidation.protocols import Context
 from locigraph.kg.store import Store
 from locigraph.kg.types import NodeId, SpaceId, Turn, TurnId, TurnState
 from tests.consolidation import beside
-from tests.fakes import SPACE, FakeContext, FakeEncoder, FakeExtractor, make_turn, make_turns
+from tests.fakes import MONDAY, SPACE, FakeContext, FakeEncoder, FakeExtractor, make_turn, make_turns
 from tests.kg.dumps import QUEUE, dump
 
 ROOT = Path(__file__).parents[2]
+LATE = replace(make_turn(0, "old boat", session=0, spoken_at=MONDAY - timedelta(days=7)), turn_id=TurnId("late"))
 
 
 def test_of_two_extractors_that_begin_at_the_same_time_only_one_builds_the_graph(tmp_path: Path) -> None:
@@ -128,6 +132,59 @@ def test_a_reply_stands_if_what_was_shown_is_unchanged_and_is_asked_for_again_if
         assert store.turn_counts(SPACE) == {TurnState.DONE: 3}
         described = {(n.type, n.description): n.provenance for n in store.nodes(SPACE) if n.type != "episode"}
         assert described == {("entity", "red boat"): ("t1", "t2", "t3"), ("knowledge_node", "boat red"): ("t3",)}
+
+
+def test_a_reply_stands_if_a_late_turn_was_put_before_its_turn_meanwhile(tmp_path: Path) -> None:
+    path = tmp_path / "graph.sqlite"
+    with Store(path) as store, Store(path) as other:
+        store.append_turns(make_turns(["red boat", "blue boat"]))
+
+        def plan(turn: Turn, context: Context) -> Blueprint:
+            if turn.turn_id == "t1" and not other.turn_counts(SPACE)[TurnState.PENDING] > 1:
+                other.append_turns([LATE], most_redone=0)
+            said = (AddNode("n", "knowledge_node", turn.text, (turn.turn_id,)),)
+            return Blueprint(said if turn != LATE else ())  # of which the others are therefore shown nothing
+
+        extractor = FakeExtractor(plan)
+        Consolidator(store, extractor, FakeEncoder(), FakeContext()).run(SPACE)
+        Consolidator(store, extractor, FakeEncoder(), FakeContext()).run(SPACE)
+        assert sorted(extractor.planned) == ["late", "t0", "t1"]
+        assert [turn.turn_id for turn in store.turns(SPACE, state=TurnState.DONE)] == ["late", "t0", "t1"]
+        assert store.faults() == []
+
+
+def test_a_late_turn_that_comes_between_the_reads_of_a_run_is_seen_by_it(tmp_path: Path) -> None:
+    class Raced(Store):
+        """A store to which another process adds a late turn, once the pending turns are read."""
+
+        late: Turn | None = None
+
+        def turns(self, space: SpaceId, *, state: TurnState | None = None) -> list[Turn]:
+            found = super().turns(space, state=state)
+            late, self.late = self.late, None
+            if late is not None:
+                with Store(tmp_path / "graph.sqlite") as other:
+                    other.append_turns([late], most_redone=0)
+            return found
+
+        @contextmanager
+        def reading(self) -> Iterator[None]:
+            yield  # each read sees what there is by then, as on a server
+
+    with Raced(tmp_path / "graph.sqlite") as raced:
+        first, second = make_turns(["red boat", "blue boat"])
+        consolidator = Consolidator(raced, RuleExtractor(), FakeEncoder(), FakeContext())
+        raced.append_turns([first])
+        consolidator.run(SPACE)
+        raced.append_turns([second])
+        raced.late = LATE
+        consolidator.run(SPACE)
+        consolidator.run(SPACE)
+        assert [turn.turn_id for turn in raced.turns(SPACE, state=TurnState.DONE)] == ["late", "t0", "t1"]
+        state = consolidator._cached_state
+        assert state is not None
+        assert [turn.turn_id for turn in state.turns] == ["late", "t0", "t1"]
+        assert raced.faults() == []
 
 
 def test_a_merger_and_a_build_may_run_side_by_side(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from locigraph.consolidation.errors import LanguageModelError, LimitReachedError
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.pipeline import Consolidator
 from locigraph.consolidation.space_state import SpaceState
+from locigraph.kg import text_caches
 from locigraph.kg.corpora import load_corpus
 from locigraph.kg.errors import LocigraphError, StoreError, TurnConflictError, UnknownSpaceError
 from locigraph.kg.store import Store
@@ -272,6 +273,18 @@ def test_no_vector_is_left_of_a_clause_of_a_forgotten_utterance(place: Path, who
         assert clause in cached(place) - before
         memory.forget(space="bo", turn_ids=None if whole_space else [said], whole_space=whole_space)
         assert cached(place) <= before
+
+
+@pytest.mark.parametrize("turn_ids", ["t0", None])
+def test_nothing_that_was_made_of_forgotten_words_is_kept_in_memory(turn_ids: str | None, place: Path) -> None:
+    with opened(place) as memory:
+        memory.add(**SALE, turn_id="t0")
+        memory.add(**SALE | {"text": "I keep a canoe in Porto."}, turn_id="t1")
+        memory.recall("What did I sell last week?", space="ana")
+        memory.forget(space="ana", turn_ids=turn_ids, whole_space=turn_ids is None)
+        kept = [cache.cache_info().currsize for cache in text_caches._CACHES]
+        assert kept == [0] * len(kept)
+        assert len(kept) > 5
 
 
 def test_a_whole_space_is_forgotten_only_when_that_is_said(place: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import UserDict
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,19 @@ def test_in_every_strategy_a_filter_leaves_what_satisfies_it_and_as_many_as_aske
             found = memory.recall("What did Ana sell?", space="ana", top_k=5, strategy=strategy, filter=conditions)
             assert {int(turn[1:]) % 2 for hit in found for turn in hit.turn_ids} == {odd}
             assert len(found) == 5
+
+
+def test_filters_of_other_mappings_that_look_alike_are_told_apart(place: Path) -> None:
+    class Conditions(UserDict[str, Any]):
+        def __repr__(self) -> str:
+            return "conditions"
+
+    with opened(place) as memory:
+        filled(memory, 6)
+        for project, odd in (("bikes", 0), ("boats", 1)):
+            for conditions in (Conditions(project=project), {"project": Conditions({"$in": [project]})}):
+                found = memory.recall("What did Ana sell?", space="ana", filter=conditions)
+                assert {int(turn[1:]) % 2 for hit in found for turn in hit.turn_ids} == {odd}
 
 
 def test_a_filter_that_few_turns_satisfy_still_finds_them_all(place: Path) -> None:

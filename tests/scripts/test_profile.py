@@ -80,6 +80,8 @@ def test_what_has_expired_replaces_nothing_although_it_is_not_erased_yet(place: 
         just_now = datetime.now(UTC)
         memory.add(**common, text="Marta has the spare key now.", spoken_at="2024-06-01", expires_at=just_now)
         assert [each.text for each in memory.profile(space="ana")] == ["Ana: June has the spare key."]
+        found = memory.recall("Who has the spare key?", space="ana", strategy="v1", fold=None)
+        assert {(hit.type, hit.until) for hit in found} == {("knowledge_node", None), ("episode", None)}
 
 
 def test_a_profile_keeps_to_its_budget_and_says_how_much_did_not_fit(place: Path) -> None:

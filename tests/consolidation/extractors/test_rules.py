@@ -96,7 +96,7 @@ def test_what_was_superseded_and_is_true_again_is_a_new_fact_that_supersedes() -
     slots = [{"slot": "Ann:home", "value": value} for value in ("berlin", "munich")]
     left = ContextNode(
         NodeId("berlin"), "knowledge_node", "Ann live in Berlin near the park.", slots[0],
-        superseded_at=datetime(2024, 5, 1, tzinfo=UTC),
+        superseded_at=datetime(2023, 5, 1, tzinfo=UTC),
     )  # fmt: skip
     current = ContextNode(NodeId("munich"), "knowledge_node", "Ann moved to Munich for work.", slots[1])
     plan = RULES.plan(make_turn(0, "I live in Berlin near the park."), Context((left, current), ()))

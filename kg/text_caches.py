@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, wraps
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-_Key = TypeVar("_Key")
+_Given = ParamSpec("_Given")
 _Made = TypeVar("_Made")
 # Longer texts are computed anew: a cache is bounded by its number of entries, and a text may have a million bytes.
 _MOST_LETTERS = 5_000
-_EMPTY: list[Callable[[], None]] = []
+_CACHES: list[Any] = []
 
 
-def cached(most: int) -> Callable[[Callable[[_Key], _Made]], Callable[[_Key], _Made]]:
-    """Keep the last results of a function of a text, or of something that has a ``text``.
+def cached(most: int) -> Callable[[Callable[_Given, _Made]], Callable[_Given, _Made]]:
+    """Keep the last results of a function whose first argument is a text, or something that has a ``text``.
 
     Args:
         most: Largest number of results that are kept; none of long texts is.
     """
 
-    def decorate(function: Callable[[_Key], _Made]) -> Callable[[_Key], _Made]:
+    def decorate(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
         kept: Any = lru_cache(most)(function)
-        _EMPTY.append(kept.cache_clear)
+        _CACHES.append(kept)
 
         @wraps(function)
-        def found(key: _Key) -> _Made:
-            text = key if isinstance(key, str) else getattr(key, "text", "")
-            made: _Made = kept(key) if len(text) <= _MOST_LETTERS else function(key)
+        def found(*given: _Given.args, **named: _Given.kwargs) -> _Made:
+            text = given[0] if isinstance(given[0], str) else getattr(given[0], "text", "")
+            made: _Made = (kept if len(text) <= _MOST_LETTERS else function)(*given, **named)
             return made
 
         return found
@@ -37,5 +37,5 @@ def cached(most: int) -> Callable[[Callable[[_Key], _Made]], Callable[[_Key], _M
 
 def forget_texts() -> None:
     """Keep nothing of any text, since one of them is forgotten."""
-    for empty in _EMPTY:
-        empty()
+    for cache in _CACHES:
+        cache.cache_clear()
