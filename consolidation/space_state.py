@@ -56,7 +56,7 @@ class SpaceState:
         self._arrange(store.turns(space))
         self.planned: dict[NodeId, ContextNode] = {}
         self._planned_by: dict[TurnId, dict[NodeId, None]] = {}
-        self._sources: dict[NodeId, set[TurnId]] = {}
+        self._sources: dict[NodeId, tuple[TurnId, ...]] = {}  # of planned nodes
         self._archived: set[NodeId] = set()
         self.coined: tuple[RelationLabel, ...] = ()
         labels = store.used_labels(space)
@@ -152,7 +152,7 @@ class SpaceState:
             insort(self._events, (first, len(self._events), node.id))
         for turn_id in node.provenance:
             self._planned_by.setdefault(turn_id, {})[node.id] = None
-        self._sources.setdefault(node.id, set()).update(node.provenance)
+        self._sources[node.id] = node.provenance
         first_day = None if node.valid_from is None else node.valid_from.date()
         self.planned[node.id] = ContextNode(
             node.id, node.type, node.description, node.attributes, first_day, self._superseded_at.get(node.id),
@@ -187,7 +187,7 @@ class SpaceState:
         known = {node_id: None for node_id in node_ids if node_id in self.planned}
         self._planned_by.setdefault(turn_id, {}).update(known)
         for node_id in known:
-            self._sources[node_id].add(turn_id)
+            self._sources[node_id] += (turn_id,)
 
     def planned_by(self, turns: Sequence[Turn]) -> list[ContextNode]:
         """The nodes that the given turns created or repeated, without archived ones."""

@@ -77,21 +77,22 @@ class RuleExtractor:
         operations: list[Operation] = []
         # Facts of different speakers stay separate: each can be forgotten alone, and none supersedes the other's.
         own = {node.id: node for node in context.shown if node.attributes.get("speaker", turn.speaker) == turn.speaker}
-        held = {
-            id_: node
-            for id_, node in own.items()
-            if node.superseded_at is None or node.superseded_at > turn.recorded_at
-        }
         said_since = {node.id for node in context.later}
         replaceable = {
             id_: node
-            for id_, node in held.items()
+            for id_, node in own.items()
             if id_ not in said_since
+            and (node.superseded_at is None or node.superseded_at > turn.recorded_at)
             # A turn may be added late, but it ends nothing that was said after it.
             and (turn.spoken_at is None or node.known_at is None or node.known_at <= turn.spoken_at)
         }
-        # A superseded fact that is said again is true again, and a new fact.
-        known = {_statement(node.description): node for node in context.nodes if node.id in held}
+        # A superseded fact that is said again is true again, and a new fact, unless it was said before it was superseded.
+        known = {
+            _statement(node.description): node
+            for node in context.nodes
+            if node.id in own
+            and (node.superseded_at is None or (turn.spoken_at is not None and node.superseded_at > turn.recorded_at))
+        }
         updated = set()
         reading = _read(turn, self._names)
         for number, (draft, is_event, slot, corrected) in enumerate(reading.memorable):

@@ -92,14 +92,16 @@ def test_the_same_words_of_another_day_are_another_event() -> None:
     assert isinstance(added, AddNode)
 
 
-def test_what_was_superseded_and_is_true_again_is_a_new_fact_that_supersedes() -> None:
+@pytest.mark.parametrize(("year", "dated"), [(2023, True), (2023, False), (2024, False)])
+def test_what_was_superseded_and_is_true_again_is_a_new_fact_that_supersedes(year: int, dated: bool) -> None:
     slots = [{"slot": "Ann:home", "value": value} for value in ("berlin", "munich")]
     left = ContextNode(
         NodeId("berlin"), "knowledge_node", "Ann live in Berlin near the park.", slots[0],
-        superseded_at=datetime(2023, 5, 1, tzinfo=UTC),
+        superseded_at=datetime(year, 5, 1, tzinfo=UTC),
     )  # fmt: skip
     current = ContextNode(NodeId("munich"), "knowledge_node", "Ann moved to Munich for work.", slots[1])
-    plan = RULES.plan(make_turn(0, "I live in Berlin near the park."), Context((left, current), ()))
+    turn = make_turn(0, "I live in Berlin near the park.", dated=dated)  # one without a time counts as said last
+    plan = RULES.plan(turn, Context((left, current), ()))
     assert [type(op) for op in plan.operations] == [AddNode, SupersedeNode]
     assert plan.operations[1] == SupersedeNode(NodeId("munich"), "n0")
 
