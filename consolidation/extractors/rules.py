@@ -86,7 +86,7 @@ class RuleExtractor:
             # A turn may be added late, but it ends nothing that was said after it.
             and (turn.spoken_at is None or node.known_at is None or node.known_at <= turn.spoken_at)
         }
-        # A superseded fact that is said again is true again, and a new fact, unless it was said before it was superseded.
+        # A superseded fact that is said again is true again, and a new fact, unless that was before it was superseded.
         known = {
             _statement(node.description): node
             for node in context.nodes
