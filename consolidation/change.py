@@ -119,8 +119,6 @@ class ChangeBuilder:
     def _supersede(self, operation: SupersedeNode) -> None:
         # If turns come out of order, the fact must not end before both facts were known, as for the edge below.
         end = max([self._turn.recorded_at, *self._state.known_since(operation.id, operation.successor)])
-        again = self._state.said_after(NodeId(operation.successor), self._turn)
-        end = end if again is None else max(end, again)  # an earlier statement that a later turn has repeated
         new = next((place for place, node in enumerate(self._nodes) if node.ref == operation.id), None)
         if new is None:
             known = NodeId(operation.id)

@@ -26,8 +26,8 @@ class Context:
         latest: Nodes that those turns created or repeated and that are not in ``nodes``; pronouns may refer to them.
         labels: Relation labels that earlier turns of the space have coined.
         later: Nodes that retrieval found for a late turn and that later turns created or repeated, in the order of
-            these. A plan may only say that one of them has replaced what the turn states; or, if it is among ``nodes``
-            too, repeat it.
+            these. A plan may say that one of them has replaced what the turn states. Those that are in ``nodes``, too,
+            were said before and after the turn: rules neither end them nor let them end anything.
     """
 
     nodes: tuple[ContextNode, ...]

@@ -56,7 +56,7 @@ class SpaceState:
         self._arrange(store.turns(space))
         self.planned: dict[NodeId, ContextNode] = {}
         self._planned_by: dict[TurnId, dict[NodeId, None]] = {}
-        self._sources: dict[NodeId, tuple[TurnId, ...]] = {}  # of planned nodes
+        self._sources: dict[NodeId, list[TurnId]] = {}  # of planned nodes
         self._archived: set[NodeId] = set()
         self.coined: tuple[RelationLabel, ...] = ()
         labels = store.used_labels(space)
@@ -85,6 +85,7 @@ class SpaceState:
         self._sessions: dict[str, list[Turn]] = {}
         self._place: dict[TurnId, int] = {}
         self._done: dict[str, list[int]] = {}  # in each session those of the turns with an episode, ascending
+        self._last_done = -1  # index of the last of all these turns
         self.speakers: tuple[str, ...] = ()
         self.extend(turns)
         for turn_id in self.episodes:
@@ -152,7 +153,7 @@ class SpaceState:
             insort(self._events, (first, len(self._events), node.id))
         for turn_id in node.provenance:
             self._planned_by.setdefault(turn_id, {})[node.id] = None
-        self._sources[node.id] = node.provenance
+        self._sources[node.id] = [*node.provenance]
         first_day = None if node.valid_from is None else node.valid_from.date()
         self.planned[node.id] = ContextNode(
             node.id, node.type, node.description, node.attributes, first_day, self._superseded_at.get(node.id),
@@ -162,6 +163,7 @@ class SpaceState:
             self._archived.add(node.id)
 
     def _note_episode_of(self, turn_id: TurnId) -> None:
+        self._last_done = max(self._last_done, self.index[turn_id])
         done = self._done.setdefault(self.turns[self.index[turn_id]].session_id, [])
         place = self._place[turn_id]
         if bisect_left(done, place) == bisect_right(done, place):
@@ -187,7 +189,7 @@ class SpaceState:
         known = {node_id: None for node_id in node_ids if node_id in self.planned}
         self._planned_by.setdefault(turn_id, {}).update(known)
         for node_id in known:
-            self._sources[node_id] += (turn_id,)
+            self._sources[node_id].append(turn_id)
 
     def planned_by(self, turns: Sequence[Turn]) -> list[ContextNode]:
         """The nodes that the given turns created or repeated, without archived ones."""
@@ -196,23 +198,21 @@ class SpaceState:
 
     def of_later_turns(self, turn: Turn, node_ids: Iterable[NodeId]) -> list[ContextNode]:
         """Those of some planned nodes that turns after this one created or repeated, in the order of these."""
-        places = {node_id: self._next_place(node_id, turn) for node_id in node_ids}
-        later = sorted((place, node_id) for node_id, place in places.items() if place is not None)
+        here = self.index[turn.turn_id]
+        if self._last_done <= here:
+            return []
+        places = {node_id: [self.index[each] for each in self._sources[node_id]] for node_id in node_ids}
+        later = sorted(
+            (min(place for place in of_node if place > here), node_id)
+            for node_id, of_node in places.items()
+            if max(of_node) > here
+        )
         return [self.planned[node_id] for _, node_id in later]
 
     def is_of_later_turns(self, node_id: NodeId, turn: Turn) -> bool:
         """Whether only turns after this one say what a planned node does."""
-        return min(self.index[each] for each in self._sources[node_id]) > self.index[turn.turn_id]
-
-    def said_after(self, node_id: NodeId, turn: Turn) -> datetime | None:
-        """When the first turn after this one created or repeated a planned node; None if none did."""
-        place = self._next_place(node_id, turn) if node_id in self._sources else None
-        return None if place is None else self.turns[place].recorded_at
-
-    def _next_place(self, node_id: NodeId, turn: Turn) -> int | None:
         here = self.index[turn.turn_id]
-        places = (self.index[each] for each in self._sources[node_id])
-        return min((place for place in places if place > here), default=None)
+        return self._last_done > here and all(self.index[each] > here for each in self._sources[node_id])
 
     def event_before(self, turn: Turn) -> NodeId | None:
         """The last event of any earlier turn, even if later turns were consolidated before this one."""

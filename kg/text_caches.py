@@ -14,7 +14,7 @@ _CACHES: list[Any] = []
 
 
 def cached(most: int) -> Callable[[Callable[_Given, _Made]], Callable[_Given, _Made]]:
-    """Keep the last results of a function whose first argument is a text, or something that has a ``text``.
+    """Keep the last results of a function whose first argument is a text, a turn, or something that has a ``text``.
 
     Args:
         most: Largest number of results that are kept; none of long texts is.
@@ -26,7 +26,8 @@ def cached(most: int) -> Callable[[Callable[_Given, _Made]], Callable[_Given, _M
 
         @wraps(function)
         def found(*given: _Given.args, **named: _Given.kwargs) -> _Made:
-            text = given[0] if isinstance(given[0], str) else getattr(given[0], "text", "")
+            key = given[0]
+            text = key if isinstance(key, str) else getattr(key, "utterance", "") or getattr(key, "text", "")
             made: _Made = (kept if len(text) <= _MOST_LETTERS else function)(*given, **named)
             return made
 

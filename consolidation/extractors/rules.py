@@ -8,6 +8,7 @@ Names are found by their capital letters, or by another name finder if one is gi
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -131,21 +132,21 @@ class RuleExtractor:
 def _since(
     slot: Slot | None, speaker: str, own: Mapping[NodeId, ContextNode], later: Sequence[ContextNode]
 ) -> list[ContextNode]:
-    """What later turns have said of the slot of a late one, and what therefore may hold now.
+    """What only later turns have said of the slot of a late one, and what therefore may hold now.
 
-    Of what is not personal, such as a price, only a statement that it has changed ends others; such a one has ended an
-    earlier one, too.
+    Of what is not personal, such as a price, only a statement that it has changed ends others. That of a later turn is
+    known as such if it has ended an earlier one.
     """
     if slot is None or not later:
         return []
-    of_slot = [node for node in own.values() if node.attributes.get("slot") == slot.name]
-    ended = {node.superseded_at for node in of_slot if node.superseded_at is not None}
+    ended = {node.superseded_at for node in own.values() if node.attributes.get("slot") == slot.name} - {None}
+    since = [node for node in later if node.attributes.get("slot") == slot.name and node.id not in own]
+    at = Counter(node.known_at for node in since)  # of several at one time it is not known which has ended it
     return [
         node
-        for node in later
-        if node.attributes.get("slot") == slot.name
-        and not states_same(node.attributes.get("value"), slot.value)
-        and (slot.is_personal(speaker) or node.known_at in ended)
+        for node in since
+        if not states_same(node.attributes.get("value"), slot.value)
+        and (slot.is_personal(speaker) or (node.known_at in ended and at[node.known_at] == 1))
     ]
 
 
@@ -224,7 +225,7 @@ class _Reading(NamedTuple):
     topics: tuple[Topic, ...]
 
 
-@cached(2**14)  # each turn is read twice, in ``expected_texts`` and in ``plan``
+@cached(2**14)  # each turn is read twice, in ``expected_texts`` and in ``plan``; a long one again
 def _read(turn: Turn, names: NameFinder) -> _Reading:
     return _Reading(tuple(_memorable(turn)), _mentions(turn, names), _topics(turn))
 

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from datetime import datetime
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Self
 
 from locigraph.assembly.settings import DEFAULT
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from locigraph.retrieval.text.pair_scorer import TrainedReranker
     from locigraph.retrieval.text.text_encoder import CachedTextEncoder
     from locigraph.training.checkpoint import Checkpoint
+
+_LOADING = Lock()
 
 
 class SearchParts:
@@ -175,7 +178,8 @@ def reranked(model: str | os.PathLike[str] | None) -> Callable[[Retriever], Retr
         return lambda retriever: retriever
     from locigraph.retrieval.rerank import RerankedRetriever
 
-    reranker = _reranker(os.fspath(model))
+    with _LOADING:  # of several questions that need it first, one loads it
+        reranker = _reranker(os.fspath(model))
     return lambda retriever: RerankedRetriever(retriever, reranker)
 
 

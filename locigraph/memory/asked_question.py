@@ -118,9 +118,9 @@ class AskedQuestion:
 
 
 def _plain(given: object) -> object:
-    """A filter as objects and lists of Python itself, whose words tell them from others."""
+    """A filter as pairs and lists of Python itself, whose words tell them from others."""
     if isinstance(given, Mapping):
-        return {str(key): _plain(value) for key, value in given.items()}
+        return [(str(key), _plain(value)) for key, value in given.items()]
     if isinstance(given, Sequence) and not isinstance(given, str):
         return [_plain(each) for each in given]
     return given

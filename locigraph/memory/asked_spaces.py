@@ -22,6 +22,7 @@ from locigraph.memory.known_nodes import KnownNode, KnownNodes
 from locigraph.retrieval.conditions import Condition
 from locigraph.retrieval.confidence import SpeakersOf
 from locigraph.retrieval.hit_filters import is_shown
+from locigraph.retrieval.packing import Context, ContextLine
 from locigraph.retrieval.protocols import Hit
 
 
@@ -169,11 +170,24 @@ class AskedSpaces:
                 nodes = self._graph.nodes(space, ids=ids, as_of=as_of)
                 return {node.id: None if node.valid_to is None else node.valid_to.date() for node in nodes}
 
-            ends = read_by_space(facts, past) if self.is_joint else past(self.name, facts)
+            then = read_by_space(facts, past) if self.is_joint else past(self.name, facts)
+            ends = {node: end for node, end in then.items() if ends[node] is not None}
+            ends |= dict.fromkeys({*facts} - ends.keys())
         return tuple(
             self._shown(replace(hit, until=ends.get(hit.node_id, hit.until), spoken_at=known[hit.node_id].spoken_at))
             for hit in hits
         )
+
+    def without_expired(self, context: Context) -> Context:
+        """The context without the ends of what only expired turns have replaced."""
+        if not self.have_expiring:
+            return context
+        known = self._nodes([line.node_id for line in context.memories])
+        lines = (
+            replace(line, until=None) if isinstance(line, ContextLine) and known[line.node_id].until is None else line
+            for line in context.lines
+        )
+        return replace(context, lines=tuple(lines))
 
     def _shown(self, hit: Hit) -> Hit:
         """The hit with its space, and with the IDs that its node and turns have within that space."""

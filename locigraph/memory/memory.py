@@ -6,7 +6,7 @@ import os
 from collections import ChainMap, Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -336,35 +336,35 @@ class Memory:
         made = [redacted_turn(turn) if self._redact else turn for turn, _ in given]
         scoped = [(turn.space, scope) for turn, scope in given]
         self._refuse_if_readonly()
-        with ExitStack() as meanwhile:
-            with self._writing:
-                writer = self._parts.writer()
-                spaces = [*dict.fromkeys(turn.space for turn in made)]
+        with self._writing:
+            writer = self._parts.writer()
+            spaces = [*dict.fromkeys(turn.space for turn in made)]
+            standings = self._graph.standings(spaces)
+            if self._forget_overdue(standings):
                 standings = self._graph.standings(spaces)
-                if self._forget_overdue(standings):
-                    standings = self._graph.standings(spaces)
-                if self._parts.waits_for_models:  # for minutes, in which questions are answered from what there is
+            if self._parts.waits_for_models:  # for minutes, in which questions are answered from what there is
+                writer.add(made, scoped=scoped)
+                return [turn.turn_id for turn in made]
+            try:
+                self._refuse_if_unfinished(standings)
+                spaces = writer.append(made, scoped=scoped, may_rewind=False)
+            except LateTurnError:
+                with self._lock, self._reading:  # once nobody is looking
+                    rebuilt = self._rebuilt.rebuilding(spaces)
+                with rebuilt:  # at one go, since a memory that is closed in between would have lost most of them
                     writer.add(made, scoped=scoped)
-                    return [turn.turn_id for turn in made]
-                try:
-                    self._refuse_if_unfinished(standings)
-                    spaces = writer.append(made, scoped=scoped, may_rewind=False)
-                except LateTurnError:
-                    with self._lock, self._reading:  # once nobody is looking
-                        meanwhile.enter_context(self._rebuilt.rebuilding(spaces))
-                    spaces = writer.append(made, scoped=scoped)
-                self._count_additions(spaces, 1)
-                meanwhile.callback(self._count_additions, spaces, -1)
+                return [turn.turn_id for turn in made]
+            with self._counting:
+                self._being_added.update(spaces)
+        try:
             while True:
                 with self._writing:
                     if not self._parts.writer().consolidate(spaces, most=_TURNS_A_STEP):
                         return [turn.turn_id for turn in made]
                 yield
-
-    def _count_additions(self, spaces: Sequence[SpaceId], more: int) -> None:
-        with self._counting:
-            self._being_added.update(dict.fromkeys(spaces, more))
-            self._being_added += Counter()  # drops those that are 0
+        finally:
+            with self._counting:
+                self._being_added -= Counter(spaces)
 
     def _forget_overdue(self, standings: Mapping[SpaceId, Standing]) -> int:
         """Erase what has expired in some spaces, but not for every turn: erasing takes longer than adding."""
@@ -747,7 +747,10 @@ class Memory:
             found = self._recalled_at_once(asking, held)
             if found is not None:
                 return found
-        reranked(asking.reranker)  # loads it while no other question has to wait
+        if asking.reranker is not None:
+            with self._reading:
+                self._asked(asking)  # raises before anything is loaded
+            reranked(asking.reranker)  # loads it while no other question has to wait
         with self._seeing(asking.space, asking.scope):
             asked = self._asked(asking)
             with self._parts.retriever(asked, asking.strategy, asking.queries) as (name, retriever, notes):
@@ -801,6 +804,7 @@ class Memory:
                 as_of=asking.time,
                 top_k=asking.top_k,
             )
+            context = asked.without_expired(context)
             kept = {line.node_id for line in context.memories}
             hits = tuple(hit for hit in found.hits if hit.node_id in kept)
         # What is being added at this moment nobody was told is stored, so nothing is lacking.

@@ -206,12 +206,31 @@ def test_a_late_price_is_no_more_current_than_in_order(late: str, tmp_path: Path
     assert [node[1] for node in graphs_made[0][0] if node[3] is None] == ["Ann: The rent is 1000 euros now."]
 
 
-def test_what_was_said_again_since_is_not_ended_by_a_late_turn_and_ends_it(tmp_path: Path) -> None:
+def test_a_late_price_is_not_ended_by_a_plain_one_of_the_turn_that_says_it_changed(tmp_path: Path) -> None:
+    first, late, last, plain = rents("800", "850", "850 now", "900")
+    plain = replace(plain, spoken_at=last.spoken_at, session_id=last.session_id)
+    with Store(tmp_path / "graph.sqlite") as store:
+        add_each(store, first, last, plain, late)
+        nodes = {node.id: node.description for node in store.nodes(SPACE)}
+        edges = [edge for edge in store.relations(SPACE) if edge.label == "SUPERSEDED_BY"]
+        assert {(nodes[edge.source], nodes[edge.target]) for edge in edges} == {
+            ("Ann: The rent is 800 euros.", "Ann: The rent is 850 euros now.")
+        }
+
+
+@pytest.mark.parametrize("forgotten", ["", "B", "again", "B again"])
+def test_what_was_said_before_and_after_a_late_turn_is_not_ended_by_it_and_does_not_end_it(
+    forgotten: str, tmp_path: Path
+) -> None:
     first, late, again = lives_in("BDB", days=[0, 5, 9], sessions=[0, 1, 2])
     again = replace(again, turn_id=TurnId("again"))
     with Store(tmp_path / "graph.sqlite") as store:
         add_each(store, first, again, late)
-        assert ended(store) == ({"DB"}, {"B": None, "D": 9})
+        assert ended(store) == (set(), {"B": None, "D": None})
+        if forgotten:
+            store.forget(SPACE, [TurnId(each) for each in forgotten.split()])
+        edges, ends = ended(store)
+        assert (edges, ends["D"]) == (set(), None)
         assert store.faults() == []
 
 

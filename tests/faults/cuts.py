@@ -44,8 +44,6 @@ _STAGES = (
     ("build", "refresh", "rebuild"),
     ("build", "refresh", "append"),
     ("build", "refresh", "add"),
-    ("build", "refresh", "add_late"),
-    ("build", "add_late", "forget"),
     ("build", "append", "forget"),
     ("build", "append", "forget_space"),
     ("build", "refresh", "add", "forget_user"),
@@ -59,7 +57,9 @@ _STAGES = (
 )
 #: Two conversations that are built concurrently with language models.
 _BY_MODELS = (("build_by_models",),)
-_BY_ADD = (("build", "refresh", "add"), ("build", "refresh", "add_late"))
+_BY_ADD = (("build", "refresh", "add"),)
+#: A turn is put before others, and what it was put before is forgotten.
+_LATE = (("build", "refresh", "add_late"), ("build", "add_late", "forget"))
 _AT_A_CALL = ("exit", "kill", "interrupt", "full disk", "power loss")
 _ANYWHERE = ("killed", "interrupted", "signalled")
 #: What tqdm writes to standard error after the name of a bar.
@@ -234,6 +234,11 @@ def kills_of_models(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
 def kills_of_adds(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
     """Endless tries of ``kill -9`` at a writing call of ``Memory.add`` or of the ``recall`` after it."""
     return _tries(seed, folder, _BY_ADD, ("kill",))
+
+
+def cuts_of_late_turns(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
+    """Endless tries of every way to stop ``Memory.add`` of a turn that is put before others, or a forgetting after it."""
+    return _tries(seed, folder, _LATE, (*_AT_A_CALL, "killed", "interrupted"))
 
 
 def _tries(

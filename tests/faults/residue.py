@@ -54,7 +54,7 @@ class _Try:
     """A marker, its field and turn, what is done before, and how it is forgotten.
 
     ``late`` is the place among the turns at which another one arrives later; None if none does. With ``is_inserted`` it
-    is the turn with the marker that arrives later, and is put before the others.
+    is the turn with the marker that arrives later, and is put where it was in its session, or before all others.
     """
 
     marker: str
@@ -152,8 +152,10 @@ def _built(place: Path, made: _Try, told: dict[str, Any], turn: dict[str, Any]) 
     """Build, and run the further commands; returns all vectors that belong to the marked turn only."""
     meadow = workbench.conversation("meadow")
 
+    turns = told["sessions"][0]["turns"]
+    following = turns[made.turn + 1]["turn_id"] if made.turn + 1 < len(turns) and not made.passes else None
     if made.is_inserted:
-        told["sessions"][0]["turns"].remove(turn)
+        turns.remove(turn)
 
     def build() -> None:
         (place / "corpus.jsonl").write_text("".join(json.dumps(each) + "\n" for each in (told, meadow)))
@@ -164,7 +166,7 @@ def _built(place: Path, made: _Try, told: dict[str, Any], turn: dict[str, Any]) 
         told["sessions"][0]["turns"].insert(made.late, {"turn_id": "late", "speaker": "Ben", "text": "Wait a moment."})
         build()
     if made.is_inserted:
-        workbench.insert(place, _SPACE, turn)
+        workbench.insert(place, _SPACE, turn, before=following)
     workbench.run_all(place, *made.passes, *(("refresh",) if made.is_refreshed else ()))
     with closing(sqlite3.connect(place / "graph.sqlite")) as connection:
         texts = {text for (text,) in connection.execute("SELECT description FROM nodes")}

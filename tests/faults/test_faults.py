@@ -25,6 +25,7 @@ TRIES = {
     "faults": 2,
     "models": 1,
     "adds": 2,
+    "late": 2,
     "experiments": 1,
     "disk": 2,
     "serve": 1,

@@ -166,18 +166,38 @@ def commands(folder: Path) -> dict[str, Callable[[], None]]:
     }
 
 
-def insert(folder: Path, space: str, said: Mapping[str, Any]) -> None:
-    """Add a turn that is earlier than all others of a space, to a memory that puts it before them."""
+def insert(folder: Path, space: str, said: Mapping[str, Any], *, before: str | None = None) -> None:
+    """Add a turn to a memory that puts it between the others, which are not consolidated again.
+
+    Args:
+        folder: Where the memory is.
+        space: The space.
+        said: The turn.
+        before: ID of the turn of the same session before which it is put; None to put it before all others.
+    """
     opening.text_encoder = lambda settings: AdaptedEncoder(folder / "cache.sqlite")
+
+    def episodes() -> set[int]:
+        with closing(sqlite3.connect(folder / "graph.sqlite")) as connection:
+            rows = connection.execute("SELECT key FROM nodes WHERE space = ? AND type = 'episode'", (space,))
+            return {key for (key,) in rows}
+
     with (
         patch.object(graphs, "_MOST_REDONE", 2),  # so that a small space, too, is not consolidated again
         Memory.open(folder / "graph.sqlite", checkpoint=str(folder / "checkpoint")) as memory,
     ):
-        before = len(memory.recall(_QUESTION, space=space, top_k=99, fold=None))
-        memory.add(space=space, session="before", spoken_at="2023-12-24T10:00", **said)
+        memory.recall(_QUESTION, space=space)
+        there = episodes()
+        if before is None:
+            memory.add(space=space, session="before", spoken_at="2023-12-24T10:00", **said)
+        else:
+            (next_one,) = memory.turns(space, turn_ids=before)
+            given = {"space": space, "session": next_one.session_id, "spoken_at": next_one.spoken_at}
+            known = {"speaker": next_one.speaker, "text": next_one.text, "turn_id": before}
+            memory.add_many([given | dict(said), given | known])
+        assert there < episodes()
         found = memory.recall(_QUESTION, space=space, top_k=99, fold=None)
         assert said["turn_id"] in {turn for hit in found for turn in hit.turn_ids}
-        assert len(found) >= before
 
 
 def words(folder: Path) -> dict[str, list[str]]:

@@ -80,8 +80,12 @@ def test_what_has_expired_replaces_nothing_although_it_is_not_erased_yet(place: 
         just_now = datetime.now(UTC)
         memory.add(**common, text="Marta has the spare key now.", spoken_at="2024-06-01", expires_at=just_now)
         assert [each.text for each in memory.profile(space="ana")] == ["Ana: June has the spare key."]
-        found = memory.recall("Who has the spare key?", space="ana", strategy="v1", fold=None)
-        assert {(hit.type, hit.until) for hit in found} == {("knowledge_node", None), ("episode", None)}
+        asked: dict[str, Any] = {"space": "ana", "strategy": "v1", "fold": None}
+        for more in ({}, {"as_of": just_now}, {"budget_tokens": 100}, {"budget_tokens": 100, "as_of": just_now}):
+            found = memory.recall("Who has the spare key?", **asked, **more)
+            assert {hit.until for hit in found} == {None}
+            assert "knowledge_node" in {hit.type for hit in found}
+            assert "until" not in str(found.context)
 
 
 def test_a_profile_keeps_to_its_budget_and_says_how_much_did_not_fit(place: Path) -> None:

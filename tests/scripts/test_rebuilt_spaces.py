@@ -21,17 +21,17 @@ TURN: dict[str, Any] = {"session": "s1", "speaker": "Ana", "text": "I sold the b
 def test_questions_about_other_spaces_are_answered_meanwhile_and_those_about_this_one_wait(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, go_on, consolidate = Event(), Event(), GraphWriter.consolidate
+    begun, go_on, add = Event(), Event(), GraphWriter.add
 
     def slowly(*args: Any, **options: Any) -> Any:
         begun.set()
         assert go_on.wait(60)
-        return consolidate(*args, **options)
+        return add(*args, **options)
 
     with Memory.open(place / "memory.sqlite", checkpoint=str(place / "checkpoint")) as memory:
         for space in ("ana", "bo"):
             memory.add(**TURN, space=space, spoken_at="2024-05-02", turn_id="t1", user=space)
-        monkeypatch.setattr(GraphWriter, "consolidate", slowly)
+        monkeypatch.setattr(GraphWriter, "add", slowly)
         with ThreadPoolExecutor() as pool:
             early = TURN | {"session": "s0", "text": "I sold the canoe.", "space": "ana", "spoken_at": "2024-05-01"}
             late = pool.submit(memory.add, **early, turn_id="t0")
@@ -61,25 +61,6 @@ def test_questions_about_other_spaces_are_answered_meanwhile_and_those_about_thi
                 assert {turn for hit in each.result(60) for turn in hit.turn_ids} == {"t0", "t1"}
             assert {each.turn_id for each in waiting[2].result(60)} == {"t0", "t1"}
             assert [turn.turn_id for turn in waiting[3].result(60)] == ["t0", "t1"]
-
-
-def test_between_the_steps_of_a_rebuild_turns_of_other_spaces_are_added(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("locigraph.memory.memory._TURNS_A_STEP", 1)
-    with Memory.open(place / "memory.sqlite", checkpoint=str(place / "checkpoint")) as memory:
-        for day in (2, 3):
-            memory.add(**TURN, space="ana", spoken_at=f"2024-05-0{day}", turn_id=f"t{day}")
-        early = TURN | {"session": "s0", "space": "ana", "spoken_at": "2024-05-01", "turn_id": "t1"}
-        adding = memory.adding([early])
-        next(adding)
-        assert memory.is_rebuilding("ana")
-        memory.add(**TURN, space="bo", turn_id="b1")
-        assert {turn for hit in memory.recall("What was sold?", space="bo") for turn in hit.turn_ids} == {"b1"}
-        assert [*adding] == [None]
-        assert not memory.is_rebuilding("ana")
-        found = memory.recall("What was sold?", space="ana", fold=None)
-        assert {turn for hit in found for turn in hit.turn_ids} == {"t1", "t2", "t3"}
 
 
 def test_a_rebuild_that_ends_with_an_error_lets_the_questions_go_on() -> None:
