@@ -38,6 +38,7 @@ from locigraph.kg.language.redaction import redacted
 from locigraph.kg.language.seen_texts import wording
 from locigraph.kg.language.terms import terms
 from locigraph.kg.store import Store
+from locigraph.kg.text_caches import forget_texts
 from locigraph.kg.types import NodeId
 from locigraph.research.published.magma import intent_of
 from locigraph.retrieval.budgets import count_tokens
@@ -220,6 +221,7 @@ def seconds_for(read: Callable[[str], object], text: tuple[str, str], size: int)
     """Processor time in seconds for reading a text of a size: a beginning, and then a repeated piece."""
     beginning, unit = text
     whole = (beginning + unit * (size // len(unit) + 1))[:size]
+    forget_texts()  # a text that was read before is not read again, unless it is long
     # Otherwise garbage collection would be measured too, and this process holds far more objects than the reader makes.
     gc.disable()
     try:
