@@ -39,7 +39,7 @@ from locigraph.kg.language.languages import ENGLISH, language_of
 from locigraph.kg.language.terms import content_words, stem, terms
 from locigraph.kg.language.tokens import telling_signs, words
 from locigraph.kg.text_caches import cached
-from locigraph.kg.types import NodeId, Turn, states_same
+from locigraph.kg.types import NodeId, Turn
 
 # Sentences with fewer content words are not meaningful on their own.
 _MIN_TERMS = 3
@@ -145,7 +145,7 @@ def _since(
     return [
         node
         for node in since
-        if not states_same(node.attributes.get("value"), slot.value)
+        if slot.differs(node.attributes)
         and (slot.is_personal(speaker) or (node.known_at in ended and at[node.known_at] == 1))
     ]
 

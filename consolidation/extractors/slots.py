@@ -202,10 +202,13 @@ class Slot(NamedTuple):
         """Whether it is one of the speaker's own, such as a home, of which each statement ends the one before."""
         return self.name.removeprefix(f"{speaker}:").partition(":")[0] in _PERSONAL
 
-    def replaces(self, attributes: Attributes) -> bool:
+    def differs(self, attributes: Attributes) -> bool:
         """Whether a fact with these attributes has another value of the slot, and not only a longer or shorter one."""
-        is_same = states_same(attributes.get("value"), self.value)
-        return self.is_change and attributes.get("slot") == self.name and not is_same
+        return attributes.get("slot") == self.name and not states_same(attributes.get("value"), self.value)
+
+    def replaces(self, attributes: Attributes) -> bool:
+        """Whether the statement ends a fact with these attributes."""
+        return self.is_change and self.differs(attributes)
 
 
 def stated_slot(sentence: str, speaker: str) -> Slot | None:

@@ -69,6 +69,12 @@ def check_positive(name: str, value: object, *, most: int = _MOST) -> None:
         raise LocigraphError(f"{name} is {shortened(value)}; expected at most {most}")
 
 
+def check_list(name: str, value: object, of: str) -> None:
+    """Raise LocigraphError, which names the argument and what it is a list of, if its value is not several of these."""
+    if isinstance(value, Mapping) or not isinstance(value, Iterable):
+        raise LocigraphError(f"{name} is {shortened(value)}; expected a list of {of}")
+
+
 def check_text(name: str, value: object) -> None:
     """Raise LocigraphError, which names the argument, if its value is neither text nor None."""
     if value is not None and not isinstance(value, str):

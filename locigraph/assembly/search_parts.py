@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from locigraph.retrieval.text.text_encoder import CachedTextEncoder
     from locigraph.training.checkpoint import Checkpoint
 
-_LOADING = Lock()
-
 
 class SearchParts:
     """What strategies are built of: the graph, its indexes and the text encoder. Each part is made when first used.
@@ -196,6 +194,9 @@ def trained_reranker(model: str | None) -> TrainedReranker | None:
 
     folder = defaults.SHIPPED_RERANKER if model == DEFAULT else Path(model)
     return read_reranker(folder) if model == DEFAULT or is_reranker(folder) else None
+
+
+_LOADING = Lock()
 
 
 @lru_cache(1)

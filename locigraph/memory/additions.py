@@ -54,8 +54,7 @@ def turns_of(given: Iterable[Mapping[str, Any]]) -> list[tuple[Turn, Scope]]:
 
 def mappings_of(given: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The given turns as a list; raises LocigraphError if one of them is not a mapping, or they are not several."""
-    if isinstance(given, Mapping) or not isinstance(given, Iterable):
-        raise LocigraphError(f"turns is {shortened(given)}; expected a list of turns")
+    options.check_list("turns", given, "turns")
     turns = list(given)
     for place, turn in enumerate(turns):
         if not isinstance(turn, Mapping):

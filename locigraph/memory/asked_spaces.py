@@ -171,8 +171,7 @@ class AskedSpaces:
                 return {node.id: None if node.valid_to is None else node.valid_to.date() for node in nodes}
 
             then = read_by_space(facts, past) if self.is_joint else past(self.name, facts)
-            ends = {node: end for node, end in then.items() if ends[node] is not None}
-            ends |= dict.fromkeys({*facts} - ends.keys())
+            ends = {node: then.get(node) if end is not None else None for node, end in ends.items()}
         return tuple(
             self._shown(replace(hit, until=ends.get(hit.node_id, hit.until), spoken_at=known[hit.node_id].spoken_at))
             for hit in hits

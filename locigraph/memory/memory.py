@@ -969,6 +969,5 @@ def _asked_questions(questions: Sequence[Mapping[str, Any]]) -> list[AskedQuesti
             raise LocigraphError(f"a question is {shortened(given)}; give each as the arguments of Memory.recall")
         return AskedQuestion(**given)
 
-    if isinstance(questions, Mapping) or not isinstance(questions, Iterable):
-        raise LocigraphError(f"questions is {shortened(questions)}; expected a list of the arguments of Memory.recall")
+    options.check_list("questions", questions, "the arguments of Memory.recall")
     return [outcome(partial(asked_of, each)) for each in questions]

@@ -238,7 +238,7 @@ def kills_of_adds(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
 
 def cuts_of_late_turns(seed: int, folder: Path) -> Iterator[Callable[[], None]]:
     """Endless tries of every way to stop an addition of a turn that is put before others, or a forgetting after it."""
-    return _tries(seed, folder, _LATE, (*_AT_A_CALL, "killed", "interrupted"))
+    return _tries(seed, folder, _LATE, _AT_A_CALL + _ANYWHERE)
 
 
 def _tries(

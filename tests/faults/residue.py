@@ -163,7 +163,7 @@ def _built(place: Path, made: _Try, told: dict[str, Any], turn: dict[str, Any]) 
 
     build()
     if made.late is not None:
-        told["sessions"][0]["turns"].insert(made.late, {"turn_id": "late", "speaker": "Ben", "text": "Wait a moment."})
+        turns.insert(made.late, {"turn_id": "late", "speaker": "Ben", "text": "Wait a moment."})
         build()
     if made.is_inserted:
         workbench.insert(place, _SPACE, turn, before=following)
