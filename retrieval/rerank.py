@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from locigraph.kg.errors import abridged
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.errors import TextEncoderError
-from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever
+from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, Timing
 from locigraph.retrieval.stopwatch import Stopwatch
 from locigraph.retrieval.wrapping import WrappingRetriever
 
@@ -45,10 +45,11 @@ class Reranker(ABC):
         head, tail = list(hits[: self.depth]), list(hits[self.depth :])
         if not head:
             return tail
-        scores, signals = self._read(query, head, texts[: self.depth])
+        read = self.read(query, texts[: self.depth])
+        scores = self.scored(head, read)
         rescored = [
             replace(hit, score=float(score), signals={**hit.signals, "rerank": float(signal)})
-            for hit, score, signal in zip(head, scores, signals, strict=True)
+            for hit, score, signal in zip(head, scores, read, strict=True)
         ]
         ordered = sorted(rescored, key=lambda hit: (-hit.score, hit.node_id))
         # The scores of the others go on from the lowest, and a hit takes the confidence of its new place.
@@ -57,8 +58,64 @@ class Reranker(ABC):
         return placed + [replace(hit, score=hit.score + down) for hit in tail]
 
     @abstractmethod
-    def _read(self, query: str, hits: Sequence[Hit], texts: Sequence[str]) -> tuple[Sequence[float], Sequence[float]]:
-        """The new score of each hit, and what the network gave for it."""
+    def read(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """What the network gives for each text, [texts]."""
+
+    def scored(self, hits: Sequence[Hit], read: Sequence[float]) -> Sequence[float]:
+        """The new score of each hit, [hits], from what the network gave for it: just this, unless overridden."""
+        return read
+
+
+class UnreadError(Exception):
+    """Texts that a ``ReadAhead`` has yet to read.
+
+    Attributes:
+        texts: The texts.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        super().__init__(f"{len(texts)} texts have to be read first")
+        self.texts = texts
+
+
+class ReadAhead(Reranker):
+    """A reranker for one question that reads apart from reranking, so that no lock is held while it reads.
+
+    ``rerank`` raises ``UnreadError`` for texts that ``read_ahead`` was not called with.
+
+    Args:
+        reranker: Reads and scores.
+        query: The question.
+    """
+
+    def __init__(self, reranker: Reranker, query: str) -> None:
+        self.depth = reranker.depth
+        #: The time that reading took.
+        self.timing = Timing(0, 0)
+        self._reranker = reranker
+        self._query = query
+        self._read: dict[str, float] = {}
+
+    def read_ahead(self, texts: Sequence[str]) -> None:
+        """Read texts, which takes about half a second for fifty."""
+        watch = Stopwatch()
+        self._read.update(zip(texts, self._reranker.read(self._query, texts), strict=True))
+        self.timing += watch.timing()
+
+    def read(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """See ``Reranker``.
+
+        Raises:
+            UnreadError: If some have yet to be read.
+        """
+        unread = [text for text in texts if text not in self._read]
+        if unread:
+            raise UnreadError(unread)
+        return [self._read[text] for text in texts]
+
+    def scored(self, hits: Sequence[Hit], read: Sequence[float]) -> Sequence[float]:
+        """See ``Reranker``."""
+        return self._reranker.scored(hits, read)
 
 
 def combined(scores: NDArray[np.float64], others: NDArray[np.float64], *, weight: float) -> NDArray[np.float64]:
@@ -89,17 +146,23 @@ class LearntReranker(Reranker):
         self._reading = Lock()  # tokenisers are not thread-safe, and memories of one process share a reranker
         self._weight = float(trained.settings["weight"])
 
-    def _read(self, query: str, hits: Sequence[Hit], texts: Sequence[str]) -> tuple[Sequence[float], Sequence[float]]:
-        """A sum of standardised scores, which tells only the order; and the network's own."""
+    def read(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """See ``Reranker``."""
         import torch
 
         from locigraph.retrieval.text.pair_scorer import window_for
 
         with self._reading, torch.inference_mode():
             read = self._scorer([query] * len(texts), [window_for(query, text) for text in texts])
-        others = read.double().numpy()
-        scores = combined(np.array([hit.score for hit in hits]), others, weight=self._weight)
-        return scores.tolist(), others.tolist()
+        given: list[float] = read.double().tolist()
+        return given
+
+    def scored(self, hits: Sequence[Hit], read: Sequence[float]) -> Sequence[float]:
+        """A sum of standardised scores, which tells only the order."""
+        scores: list[float] = combined(
+            np.array([hit.score for hit in hits]), np.array(read), weight=self._weight
+        ).tolist()
+        return scores
 
 
 class CrossEncoderReranker(Reranker):
@@ -118,11 +181,11 @@ class CrossEncoderReranker(Reranker):
         self._model = self._load(model)
         self._reading = Lock()  # see ``LearntReranker``
 
-    def _read(self, query: str, hits: Sequence[Hit], texts: Sequence[str]) -> tuple[Sequence[float], Sequence[float]]:
-        """The cross-encoder's scores, as both."""
+    def read(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """See ``Reranker``."""
         with self._reading:
-            scores = self._model.predict([(query, text) for text in texts], show_progress_bar=False)
-        return scores, scores
+            scores: Sequence[float] = self._model.predict([(query, text) for text in texts], show_progress_bar=False)
+        return scores
 
     def _load(self, model: str) -> CrossEncoder:
         from sentence_transformers import CrossEncoder

@@ -170,15 +170,14 @@ def texts_of(store: Store, *, is_joint: bool = False) -> NodeTexts:
     return read_joint if is_joint else read
 
 
-def reranked(model: str | os.PathLike[str] | None) -> Callable[[Retriever], Retriever]:
-    """A function that adds the named reranker to a retriever; it adds nothing if the name is None."""
-    if model is None:
-        return lambda retriever: retriever
-    from locigraph.retrieval.rerank import RerankedRetriever
+def named_reranker(model: str | os.PathLike[str]) -> Reranker:
+    """The named reranker, loaded.
 
+    Raises:
+        TextEncoderError: If it cannot be loaded.
+    """
     with _LOADING:  # of several questions that need it first, one loads it
-        reranker = _reranker(os.fspath(model))
-    return lambda retriever: RerankedRetriever(retriever, reranker)
+        return _reranker(os.fspath(model))
 
 
 def trained_reranker(model: str | None) -> TrainedReranker | None:

@@ -15,7 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from locigraph.assembly import opening, options
-from locigraph.assembly.search_parts import reranked
+from locigraph.assembly.search_parts import named_reranker
 from locigraph.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings, ModelSettings
 from locigraph.consolidation.errors import LanguageModelError
 from locigraph.kg.errors import LateTurnError, LocigraphError, outcome, shortened
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from locigraph.kg.store.standing import Standing
     from locigraph.retrieval.protocols import Retriever
     from locigraph.retrieval.query_generator import QueryGenerator
+    from locigraph.retrieval.rerank import Reranker
     from locigraph.training.explained import Explanation
 
 
@@ -747,24 +748,44 @@ class Memory:
             found = self._recalled_at_once(asking, held)
             if found is not None:
                 return found
-        if asking.reranker is not None:
-            with self._reading:
-                self._asked(asking)  # raises before anything is loaded
-            reranked(asking.reranker)  # loads it while no other question has to wait
+        return self._searched(asking) if asking.reranker is None else self._reranked(asking, asking.reranker)
+
+    def _reranked(self, asking: AskedQuestion, model: str | os.PathLike[str]) -> Recalled:
+        """The answer with a reranker, for which no other question has to wait while it is loaded or reads."""
+        from locigraph.retrieval.rerank import ReadAhead, UnreadError
+
+        with self._reading:
+            self._asked(asking)  # raises before anything is loaded
+        reranker = ReadAhead(named_reranker(model), asking.question)
+        while True:
+            try:
+                found = self._searched(asking, reranker)
+                return replace(found, timing=found.timing + reranker.timing)
+            except UnreadError as unread:
+                reranker.read_ahead(unread.texts)
+
+    def _searched(self, asking: AskedQuestion, reranker: Reranker | None = None) -> Recalled:
         with self._seeing(asking.space, asking.scope):
             asked = self._asked(asking)
             with self._parts.retriever(asked, asking.strategy, asking.queries) as (name, retriever, notes):
-                return self._found(asking, asked, name, retriever, notes)
+                return self._found(asking, asked, name, retriever, notes, reranker)
 
     def _asked(self, asking: AskedQuestion, held: Mapping[SpaceId, Standing] | None = None) -> AskedSpaces:
         named = named_spaces(self._graph, asking.space, asking.scope, held=held)
         return self._parts.asked(named, asking)
 
     def _found(
-        self, asking: AskedQuestion, asked: AskedSpaces, strategy: str, found_by: Retriever, notes: Sequence[str]
+        self,
+        asking: AskedQuestion,
+        asked: AskedSpaces,
+        strategy: str,
+        found_by: Retriever,
+        notes: Sequence[str],
+        reranker: Reranker | None = None,
     ) -> Recalled:
         """What a strategy finds, as it is shown."""
         from locigraph.retrieval.multi_query import with_queries
+        from locigraph.retrieval.rerank import RerankedRetriever
 
         speakers = asked.speakers(asking.speaker)
         dated = found_by.asked_from(lambda _: self._day_of_asking(asked.spaces))
@@ -779,9 +800,8 @@ class Memory:
         viewed = FilteredRetriever(
             judging or several, asked.origins_of, speakers=speakers, condition=condition, now=now, fold=asking.fold
         )
-        retriever = reranked(asking.reranker)(viewed)
         retriever = SupersedingRetriever(
-            retriever,
+            viewed if reranker is None else RerankedRetriever(viewed, reranker),
             asked.origins_of,
             current_first=not asking.include_superseded,
             admits=partial(admitted, condition=condition, now=now),

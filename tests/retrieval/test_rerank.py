@@ -13,7 +13,7 @@ import pytest
 from locigraph.kg.types import SpaceId
 from locigraph.retrieval.errors import TextEncoderError
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, Timing
-from locigraph.retrieval.rerank import CrossEncoderReranker, RerankedRetriever
+from locigraph.retrieval.rerank import CrossEncoderReranker, ReadAhead, RerankedRetriever, UnreadError
 from tests.fakes_graph import hit
 
 
@@ -87,6 +87,21 @@ def test_scores_and_confidences_fall_from_hit_to_hit_also_beyond_those_that_are_
     ]  # fmt: skip
     found = LengthReranker("lengths", depth=2).rerank("a question", hits[1:3], ["a", "ccc"])
     assert [(each.node_id, each.confidence) for each in found] == [("c", 0.7), ("aa", 0.6)]
+
+
+def test_what_was_read_ahead_is_reranked_alike_and_only_what_is_missing_is_read() -> None:
+    hits = [hit("aa", "episode"), hit("bbbb", "episode"), hit("ccc", "episode")]
+    texts = [each.text for each in hits]
+    reranker = LengthReranker("lengths", depth=3)
+    ahead = ReadAhead(reranker, "a question")
+    ahead.read_ahead(["aa"])
+    with pytest.raises(UnreadError) as unread:
+        ahead.rerank("a question", hits, texts)
+    assert unread.value.texts == ["bbbb", "ccc"]
+    ahead.read_ahead(unread.value.texts)
+    reranked = ahead.rerank("a question", hits, texts)
+    assert [text for _, text in reranker.model.asked] == ["aa", "bbbb", "ccc"]
+    assert reranked == reranker.rerank("a question", hits, texts)
 
 
 def test_no_hits_stay_no_hits() -> None:

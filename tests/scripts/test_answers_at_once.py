@@ -24,7 +24,6 @@ from locigraph.memory import Memory, Recalled
 from locigraph.memory.known_nodes import KnownNodes
 from locigraph.memory.parts import Parts
 from locigraph.retrieval.index.hot_spaces import HotSpaces
-from locigraph.retrieval.protocols import Hit
 from locigraph.retrieval.rerank import Reranker
 from locigraph.training.live_embeddings import LiveEmbeddings
 from tests.scripts.test_memory import SALE, opened
@@ -144,19 +143,26 @@ def test_several_spaces_that_are_due_are_made_durable_together(place: Path, monk
         assert not memory._graph.changed_spaces()
 
 
-def test_no_question_waits_while_a_reranker_is_loaded(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("slow", ["load", "read"])
+def test_no_question_waits_while_a_reranker_is_loaded_or_reads(
+    place: Path, slow: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     has_begun, may_end = threading.Event(), threading.Event()
+
+    def wait(doing: str) -> None:
+        if doing == slow:
+            has_begun.set()
+            assert may_end.wait(60)
 
     class Shortest(Reranker):
         depth = 10
 
-        def _read(self, query: str, hits: Sequence[Hit], texts: Sequence[str]) -> tuple[list[float], list[float]]:
-            scores = [-float(len(text)) for text in texts]
-            return scores, scores
+        def read(self, query: str, texts: Sequence[str]) -> list[float]:
+            wait("read")
+            return [-float(len(text)) for text in texts]
 
     def load(model: str) -> Shortest:
-        has_begun.set()
-        assert may_end.wait(60)
+        wait("load")
         return Shortest()
 
     monkeypatch.setattr(search_parts, "_reranker", load)
@@ -169,11 +175,14 @@ def test_no_question_waits_while_a_reranker_is_loaded(place: Path, monkeypatch: 
         plain = memory.recall(**QUESTION, strategy="bm25")  # which takes the same lock
         assert plain.hits
         assert not found
+        memory.add(**SALE | {"text": "Ann bought a kite."})  # which is found, too
         may_end.set()
         asking.join(60)
     lengths = [len(hit.text) for hit in found[0].hits]
     assert lengths == sorted(lengths)
     assert len({*lengths}) > 1
+    assert any("kite" in hit.text for hit in found[0].hits)
+    assert found[0].timing.search_ms > 0
 
 
 def test_a_question_about_another_space_waits_for_neither_an_addition_nor_an_update(

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from locigraph.assembly.search_parts import reranked, trained_reranker
+from locigraph.assembly.search_parts import named_reranker, trained_reranker
 from locigraph.kg.language.seen_texts import SeenTexts
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question, SpaceId
 from locigraph.kg.views import Views
 from locigraph.retrieval.errors import TextEncoderError
-from locigraph.retrieval.rerank import LearntReranker
+from locigraph.retrieval.rerank import LearntReranker, RerankedRetriever
 from locigraph.retrieval.text.pair_scorer import PairScorer, is_reranker, read_reranker, window_for
 from locigraph.retrieval.text.text_adapter import add_adapter, apply_adapter, save_adapter
 from locigraph.retrieval.text.text_encoder import load_model
@@ -206,7 +206,7 @@ def test_a_reranker_is_named_by_its_folder_beside_cross_encoders_of_other_librar
     assert named is not None
     assert named.version == made.version
     hits = [hit(text, "episode") for text in ("Ann: cat qqqq", "Ann: cat zzzz")]
-    found = reranked(str(made.folder))(OneRanking(hits)).retrieve("which cat", SpaceId("one"))
+    found = RerankedRetriever(OneRanking(hits), named_reranker(made.folder)).retrieve("which cat", SpaceId("one"))
     assert {each.node_id for each in found.hits} == {each.node_id for each in hits}
     assert all("rerank" in each.signals for each in found.hits)
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from locigraph.assembly import defaults, graphs, learning, opening, provenance
 from locigraph.assembly.queries import notes_of, queries_of, version_of
-from locigraph.assembly.search_parts import SearchParts, indexer_of, reranked, trained_reranker
+from locigraph.assembly.search_parts import SearchParts, indexer_of, named_reranker, trained_reranker
 from locigraph.assembly.settings import EncoderSettings, GraphSettings, IndexSettings
 from locigraph.assembly.space_indexes import SpaceIndexes
 from locigraph.consolidation.extractors import Clients
@@ -34,6 +34,7 @@ from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.multi_query import with_queries
 from locigraph.retrieval.protocols import Retriever
 from locigraph.retrieval.query_generator import QueryGenerator
+from locigraph.retrieval.rerank import RerankedRetriever
 from locigraph.retrieval.text.pair_scorer import TrainedReranker
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder, plain_and_adapted
 from locigraph.training.checkpoint import Checkpoint, load_checkpoint
@@ -239,10 +240,11 @@ class Evaluation:
     def _runs(self, graph: Store, vectors: MilvusIndex, views: Views, trainer: FoldTrainer) -> list[StrategyRun]:
         """Run all strategies on all questions, after the trainings that they need."""
         corpus = self.corpus
-        rerank = reranked(self.given.reranker)
+        reranker = None if self.given.reranker is None else named_reranker(self.given.reranker)
 
         def configured(retriever: Retriever) -> Retriever:
-            return rerank(with_queries(retriever, self.queries, lambda space: views.at(space, None).last_day))
+            queried = with_queries(retriever, self.queries, lambda space: views.at(space, None).last_day)
+            return queried if reranker is None else RerankedRetriever(queried, reranker)
 
         asker = Asker(
             corpus.questions, self.encoder, views, vectors, configured, corpus.unanswerable, packs=self.contexts

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from locigraph import Memory
 from locigraph.assembly import search_parts
 from locigraph.kg.store import Store
-from locigraph.retrieval.protocols import Hit
 from locigraph.retrieval.rerank import Reranker
 from locigraph.scripts.commands.memory import verify
 from locigraph.serving.keys import Keyring
@@ -77,8 +76,8 @@ class LastFirst(Reranker):
 
     depth = 2
 
-    def _read(self, query: str, hits: Sequence[Hit], texts: Sequence[str]) -> tuple[Sequence[float], Sequence[float]]:
-        return [*range(len(hits))], [*range(len(hits))]
+    def read(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        return [*range(len(texts))]
 
 
 def test_the_shipped_reranker_can_be_asked_for(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
