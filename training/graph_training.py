@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -151,45 +152,21 @@ def train_checkpoint(
         TrainingError: If ``trainer.recompute`` is set, which is for another training.
         TrainingDataError: If there is nothing to train on, or a space is in both training and validation.
     """
-    started = time.monotonic()
     training, target = settings.training, run.folder / "checkpoint"
     require_known_names(settings)
     if run.trainer.recompute:
         raise TrainingError("trainer.recompute is for locigraph adapt; leave it out to train a graph network")
     graphs = _learnable(data, training)
-    asks = bool(training.pretrain_epochs) and any(
-        weight and LOSSES[loss].asks for loss, weight in training.pretrain_losses.items()
-    )
-    identity = RunIdentity(
-        CHECKPOINT_ALGORITHM,
-        asdict(settings),
-        run.seed,
-        encoder.model_id,
-        run.trainer.precision,
-        run.trainer.recorded_devices,
-        *train_and_validation_spaces(data),
-        data={graph.name: graph.fingerprint for graph in graphs},
-        questions=questions_fingerprint(graphs),
-        writer=writer.name if asks else None,
-    )
-    try:
-        done = load_checkpoint(target, text_encoder=encoder.model_id)
-        if done.details.get("identity") == identity.as_json():
-            return done
-    except CheckpointError:
-        pass  # missing, damaged, or written by an older version: trained again below
-    begun = time.monotonic()
+    asking = writer if _asks(training) else None
+    identity = _identity_of(data, graphs, settings, run, encoder, asking)
+    done = _finished(target, identity, encoder)
+    if done is not None:
+        return done
     fusion = {}
     if with_fusion and any(each.questions and each.train for each in data):
         fusion[DETAIL] = dict(learn_fusion(SignalReader(encoder).examples(data)).weights)
-    started += time.monotonic() - begun  # not counted as training time of the network
-    read = partial(
-        read_space,
-        model=settings.model,
-        encoder=encoder,
-        writer=writer if asks else None,
-        step_turns=training.step_turns,
-    )
+    started = time.monotonic()
+    read = partial(read_space, model=settings.model, encoder=encoder, writer=asking, step_turns=training.step_turns)
     train, validation = (
         Examples(
             [graph for graph in graphs if graph.is_training == is_training],
@@ -213,6 +190,44 @@ def train_checkpoint(
         for stage in STAGES:  # no longer needed, and larger than the checkpoint
             identity.resume_point(run.folder, stage).unlink(missing_ok=True)
     return checkpoint
+
+
+def _asks(training: TrainingConfig) -> bool:
+    """Whether a loss needs questions about facts."""
+    losses = training.pretrain_losses.items() if training.pretrain_epochs else ()
+    return any(weight and LOSSES[loss].asks for loss, weight in losses)
+
+
+def _identity_of(
+    data: Sequence[TrainingSet],
+    graphs: Sequence[TrainingGraph],
+    settings: Settings,
+    run: TrainingRun,
+    encoder: TextEncoder,
+    writer: QuestionWriter | None,
+) -> RunIdentity:
+    """All that decides the result of a training."""
+    return RunIdentity(
+        CHECKPOINT_ALGORITHM,
+        asdict(settings),
+        run.seed,
+        encoder.model_id,
+        run.trainer.precision,
+        run.trainer.recorded_devices,
+        *train_and_validation_spaces(data),
+        data={graph.name: graph.fingerprint for graph in graphs},
+        questions=questions_fingerprint(graphs),
+        writer=None if writer is None else writer.name,
+    )
+
+
+def _finished(target: Path, identity: RunIdentity, encoder: TextEncoder) -> Checkpoint | None:
+    """The checkpoint of a training, if that has ended."""
+    try:
+        done = load_checkpoint(target, text_encoder=encoder.model_id)
+    except CheckpointError:
+        return None  # missing, damaged, or written by an older version: trained again
+    return done if done.details.get("identity") == identity.as_json() else None
 
 
 def _learnable(data: Sequence[TrainingSet], training: TrainingConfig) -> list[TrainingGraph]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import lzma
+import re
 import tempfile
 import zipfile
 import zlib
@@ -10,12 +12,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from locigraph.kg.corpora.parsing import MAX_FILE_BYTES
+from locigraph.kg.corpora.parsing import MAX_FILE_BYTES, decode, parse_json
 from locigraph.kg.corpora.slack import DAY_FILE
-from locigraph.kg.errors import CorpusFileError
+from locigraph.kg.errors import CorpusFileError, CorpusFormatError
 
-# Files that hold all conversations of an export, whatever stands beside them.
-_WHOLE = ("conversations.json", "result.json")
+# Files that hold all conversations of an export, whatever stands beside them; large exports of ChatGPT have several.
+_WHOLE = re.compile(r"conversations(?:-\d+)?\.json|result\.json")
+_PART = re.compile(r"conversations-\d+\.json")
 _READ = (".json", ".jsonl", ".txt", ".mbox")
 
 
@@ -40,7 +43,12 @@ def unpacked(path: str) -> Iterator[str]:
 
 def _unpacked(archive: zipfile.ZipFile, path: str, place: Path) -> Path:
     names = [each for each in archive.namelist() if each.endswith(_READ) and _is_inside(each)]
-    if whole := [each for each in names if PurePosixPath(each).name in _WHOLE][:1]:
+    if whole := [each for each in names if _WHOLE.fullmatch(PurePosixPath(each).name)]:
+        if all(_PART.fullmatch(PurePosixPath(each).name) for each in whole):
+            return _joined(_written(archive, path, whole, place), sorted(whole))
+        if len(whole) > 1:
+            shown = ", ".join(sorted(whole)[:5])
+            raise CorpusFileError(path, f"it holds {len(whole)} exports ({shown})", "unpack it and name one of them")
         return _written(archive, path, whole, place) / PurePosixPath(whole[0])
     if days := [each for each in names if "/" in each and DAY_FILE.fullmatch(PurePosixPath(each).name)]:
         channels = {PurePosixPath(each).parent for each in days}
@@ -55,6 +63,18 @@ def _unpacked(archive: zipfile.ZipFile, path: str, place: Path) -> Path:
     # A chat is named after its file, which iOS calls alike in every archive.
     inside = _written(archive, path, names, place) / PurePosixPath(names[0])
     return inside.rename(place / f"{Path(path).stem}{inside.suffix}")
+
+
+def _joined(place: Path, names: Sequence[str]) -> Path:
+    """A file with the conversations of all parts of an export, each a list."""
+    parts = [place / PurePosixPath(name) for name in names]
+    lists = [parse_json(str(part), decode(str(part))) for part in parts]
+    for part, each in zip(parts, lists, strict=True):
+        if not isinstance(each, list):
+            raise CorpusFormatError(part.name, None, "(top level)", each, "a list of conversations")
+    whole = place / "conversations.json"
+    whole.write_text(json.dumps([each for part in lists for each in part]), encoding="utf-8")
+    return whole
 
 
 def _is_inside(name: str) -> bool:

@@ -1,10 +1,14 @@
 """Reads the file ``conversations.json`` of a Claude data export.
 
-A session holds the messages of one day. Of a content in parts, those of text are read; the model's thinking and its use
+A message can be edited and sent again; what followed on the earlier one is no longer shown, and is skipped. A session
+holds the messages of one day. Of a content in parts, those of text are read; the model's thinking and its use
 of tools are no dialogue. Messages without text are skipped.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from locigraph.kg.corpora.corpus import Corpus, CorpusFormat
 from locigraph.kg.corpora.parsing import (
@@ -35,7 +39,13 @@ def read(path: str) -> Corpus:
 
 def _utterances(conversation: Record, skipped: Skipped) -> list[Utterance]:
     said = []
-    for message in members(conversation, "chat_messages", skipped, "messages"):
+    messages = members(conversation, "chat_messages", skipped, "messages")
+    leaf = conversation.data.get("current_leaf_message_uuid")
+    abandoned = _abandoned([each.data for each in messages], leaf)
+    for message in messages:
+        if message.data.get("uuid") in abandoned:
+            skipped.count("messages of branches that are no longer shown")
+            continue
         with skipped.unreadable("messages"):
             speaker, text = _SPEAKERS.get(message.string("sender")), _text(message)
             if speaker is None or not text.strip():
@@ -44,6 +54,34 @@ def _utterances(conversation: Record, skipped: Skipped) -> list[Utterance]:
             time = message.timestamp("created_at")
             said.append(Utterance(message.string("uuid"), "", speaker, text, time))
     return by_day(said)
+
+
+def _abandoned(messages: Sequence[Mapping[str, Any]], leaf: Any) -> frozenset[str]:
+    """Messages on branches of the tree of messages other than that of the leaf, by default the last without an answer.
+
+    Exports before 2026 do not say what a message answers, and have no such branches.
+    """
+    parents = {
+        str(each["uuid"]): parent
+        for each in messages
+        if isinstance(each.get("uuid"), str) and isinstance(parent := each.get("parent_message_uuid"), str)
+    }
+    shown: dict[str, None] = {}
+    answered = {*parents.values()}
+    at = leaf if leaf in parents else next((name for name in reversed(parents) if name not in answered), "")
+    while at in parents and at not in shown:
+        shown[at] = None
+        at = parents[at]
+    branching = {*shown, at}  # what the first shown message answers is no message of the export
+
+    def leaves(name: str) -> bool:
+        climbed: set[str] = set()
+        while name in parents and name not in branching and name not in climbed:
+            climbed.add(name)
+            name = parents[name]
+        return name in branching  # else an export lacks what joins them
+
+    return frozenset(name for name in parents if name not in shown and leaves(name))
 
 
 def _text(message: Record) -> str:

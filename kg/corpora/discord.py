@@ -10,20 +10,24 @@ from collections.abc import Iterator
 from locigraph.kg.corpora.corpus import Corpus, CorpusFormat
 from locigraph.kg.corpora.parsing import Record, Skipped, Utterance, corpus_of, decode, members, parse_json
 
-# Types of messages that somebody writes; the others are notices, such as of a new member.
-_SAID = ("Default", "Reply", "ThreadStarterMessage", "ChatInputCommand", "ContextMenuCommand")
+# Types of messages that somebody writes; the others are notices, such as of a new member. The exporter has no names for
+# answers to commands and for the first message of a thread.
+_SAID = ("Default", "Reply", "20", "21", "23")
+_NO_SERVER = "0"  # for direct messages
 
 
 def read(path: str) -> Corpus:
-    """Read a channel; the conversation is named after it, and each day is a session.
+    """Read a channel; the conversation is named after server and channel, and each day is a session.
 
     Raises:
         CorpusFormatError: If the file has another format, or no message can be read; says where.
     """
     skipped = Skipped()
     top = Record(parse_json(path, decode(path)), path, None)
-    channel = top.record("channel")
-    return corpus_of([top], lambda _: channel.string("name"), _utterances, skipped)
+    channel, server = top.record("channel"), top.record("guild")
+    named = [server] if server.data.get("id") != _NO_SERVER else []
+    name = " ".join(each.string("name") for each in [*named, channel])  # many servers have a channel "general"
+    return corpus_of([top], lambda _: name, _utterances, skipped)
 
 
 def _utterances(chat: Record, skipped: Skipped) -> Iterator[Utterance]:

@@ -8,7 +8,8 @@ reactions and empty messages are skipped.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -41,24 +42,46 @@ def read(path: str) -> Corpus:
     return Corpus((Conversation(space, number_turns(space, utterances)),), notes=skipped.notes(has_turns=True))
 
 
+@dataclass
+class _Block:
+    """A message as it stands in the file: the number of its first line, its lines, and its replies' first lines.
+
+    A reply stands below what it answers, and once more in its own place. Its first lines are indented, but those of
+    further paragraphs are not, so that only its own place tells them from what follows.
+    """
+
+    number: int
+    lines: list[str] = field(default_factory=list)
+    replies: list[str] = field(default_factory=list)
+    after_replies: list[str] = field(default_factory=list)
+
+    def said(self, blocks: Mapping[str, _Block]) -> list[str]:
+        """The lines without those of its replies; ``blocks`` are those of the file by their first line."""
+        repeated = {line for reply in self.replies if reply in blocks for line in blocks[reply].lines}
+        return self.lines + [line for line in self.after_replies if line not in repeated]
+
+
 def _blocks(path: str) -> Iterator[tuple[int, list[str]]]:
     """Each message with the number of its first line."""
-    block: list[str] = []
-    first, is_after_gap, is_reply = 0, True, False
+    blocks: list[_Block] = []
+    is_after_gap, is_reply = True, False
     for number, line in enumerate(decode(path).split("\n"), start=1):
         is_time = _TIME.fullmatch(line.strip()) is not None
-        is_reply = (is_time and line.startswith(" ")) or (is_reply and line.startswith(" "))
-        if is_reply:
-            continue  # a reply stands below what it answers, indented, and once more in its own place
-        if is_after_gap and is_time:
-            if block:
-                yield first, block
-            block, first = [], number
-        if line.strip() or block:
-            block.append(line)
+        if is_time and line.startswith(" ") and blocks:
+            is_reply = True
+            blocks[-1].replies.append(line.strip())
+        elif is_time and is_after_gap:
+            blocks.append(_Block(number))
         is_after_gap = not line.strip()
-    if block:
-        yield first, block
+        is_reply = is_reply and not is_after_gap
+        if blocks and not is_reply:
+            block = blocks[-1]
+            (block.after_replies if block.replies else block.lines).append(line)
+        elif not blocks and line.strip():
+            blocks.append(_Block(number, [line]))
+    by_beginning = {each.lines[0].strip(): each for each in blocks}
+    for each in blocks:
+        yield each.number, each.said(by_beginning)
 
 
 def _said(path: str, number: int, lines: list[str], skipped: Skipped, names: ContentNames) -> Iterator[Utterance]:

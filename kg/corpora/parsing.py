@@ -202,6 +202,12 @@ class Skipped:
         return (*(f"skipped {kind}: {count:,}" for kind, count in sorted(self._counts.items())), *first)
 
 
+def forwarded(text: str, author: Any) -> str:
+    """A text of somebody else, as it stands in the turn of the one who passes it on."""
+    whose = f" from {author.strip()}" if isinstance(author, str) and author.strip() else ""
+    return f"Forwarded{whose}: {text}"
+
+
 def corpus_of(
     records: Iterable[Record],
     name_of: Callable[[Record], str],

@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
-from locigraph.kg.corpora.parsing import Record, Skipped, Utterance, decode, listed_records, number_turns
+from locigraph.kg.corpora.parsing import (
+    Record,
+    Skipped,
+    Utterance,
+    decode,
+    forwarded,
+    listed_records,
+    number_turns,
+)
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import SpaceId
 
@@ -165,7 +173,9 @@ def _words_of_attachments(attachments: Any, names: dict[str, str]) -> Iterator[s
         found = [each.get(key) for key in ("pretext", "title", "text")] if isinstance(each, dict) else []
         words = [_words(text, names) for text in found if isinstance(text, str) and text.strip()]
         if words:
-            yield "\n".join(words)
+            is_shared = each.get("is_share") is True or each.get("is_msg_unfurl") is True
+            said = "\n".join(words)
+            yield forwarded(said, each.get("author_name")) if is_shared else said
         elif isinstance(each, dict) and isinstance(each.get("fallback"), str):
             yield _words(each["fallback"], names)
 

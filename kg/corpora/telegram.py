@@ -17,6 +17,7 @@ from locigraph.kg.corpora.parsing import (
     Utterance,
     corpus_of,
     decode,
+    forwarded,
     members,
     parse_json,
 )
@@ -57,6 +58,8 @@ def _utterances(chat: Record, skipped: Skipped) -> Iterator[Utterance]:
                 skipped.count("notices")
                 continue
             text = _text(message)
+            if text.strip() and "forwarded_from" in message.data:
+                text = forwarded(text, message.data["forwarded_from"])
             if not text.strip():
                 skipped.count("messages without text")
                 continue

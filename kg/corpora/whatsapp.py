@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -79,6 +79,8 @@ _EDITED = re.compile(
 )
 _DAY = timedelta(days=1)
 _QUOTATION_MARKS = frozenset('"“”„«»')
+_KOREAN = (0, 1, 2)  # year, month and day in their places
+_FIRST_YEAR = 2009  # of WhatsApp
 _THAI = 543  # the year 543 before Christ is the first of the Thai calendar
 
 
@@ -89,6 +91,7 @@ class _Message:
     line: int
     numbers: tuple[int, int, int]  # of the date, in the order of the file
     clock: tuple[int, int, int]
+    is_half_first: bool  # whether the half of the day stands before the clock
     beginning: str
     lines: list[str] = field(default_factory=list)
 
@@ -168,7 +171,10 @@ def _messages(path: str, skipped: Skipped) -> Iterator[_Message]:
             yield from _storable(path, message, skipped)
         numbers = int(match[1]), int(match[2]), int(match[3])
         rest = match[9]
-        message, is_lost = _Message(number, numbers, clock, header.removesuffix(rest), [rest]), False
+        message, is_lost = (
+            _Message(number, numbers, clock, match[4] is not None, header.removesuffix(rest), [rest]),
+            False,
+        )
     if message is not None:
         yield from _storable(path, message, skipped)
 
@@ -242,16 +248,44 @@ def _order(path: str, messages: list[_Message]) -> tuple[tuple[int, int, int], b
         raise CorpusFormatError(path, None, f"line {month_first[0].line}", month_first[0].numbers, said)
     # Few that contradict the others cannot be read, which is counted.
     if day_first or month_first:
-        return ((2, 0, 1) if len(month_first) > len(day_first) else (2, 1, 0)), True
-    # A chat runs forward.
-    backward = {order: _steps_back(messages, order) for order in ((2, 1, 0), (2, 0, 1))}
-    return min(backward, key=lambda order: backward[order]), len(set(backward.values())) > 1
+        usual, is_known = ((2, 0, 1) if len(month_first) > len(day_first) else (2, 1, 0)), True
+    else:  # a chat runs forward
+        backward = {order: _steps_back(messages, order) for order in ((2, 1, 0), (2, 0, 1))}
+        usual, is_known = min(backward, key=lambda order: backward[order]), len(set(backward.values())) > 1
+    return (_KOREAN, True) if _is_korean(messages, usual) else (usual, is_known)
 
 
 def _steps_back(messages: Sequence[_Message], order: tuple[int, int, int]) -> int:
     """How often a message has an earlier day than the one before it, if its numbers are read in an order."""
     days = [tuple(message.numbers[place] for place in order) for message in messages]
     return sum(day < before for before, day in pairwise(days))
+
+
+def _is_korean(messages: Sequence[_Message], usual: tuple[int, int, int]) -> bool:
+    """Whether the first of three short numbers is the year, as in 24/8/21: more fits than in the usual order.
+
+    Of two orders in which all dates exist and follow each other, that of the shorter chat; if they are alike, the half
+    of the day says it, which stands before the clock in few languages.
+    """
+    now = datetime.now(UTC).year
+    if not all(_FIRST_YEAR <= message.numbers[0] + 2000 <= now for message in messages):
+        return False
+
+    def faults(order: tuple[int, int, int]) -> tuple[int, int, int]:
+        days = [day for message in messages if (day := _day(message, order, now)) is not None]
+        span = (max(days) - min(days)).days if days else 0
+        return len(messages) - len(days), sum(day < before for before, day in pairwise(days)), span
+
+    given, other = faults(_KOREAN), faults(usual)
+    return given < other or (given == other and all(message.is_half_first for message in messages))
+
+
+def _day(message: _Message, order: tuple[int, int, int], now: int) -> date | None:
+    year, month, day = (message.numbers[place] for place in order)
+    try:
+        return date(_year(year, now), month, day)
+    except ValueError:
+        return None
 
 
 def _time(path: str, message: _Message, order: tuple[int, int, int]) -> datetime:

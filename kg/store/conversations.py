@@ -108,13 +108,18 @@ class Conversations(Database):
             return {SpaceId(row.space): row.title for row in connection.execute(query)}
 
     def put_titles(self, titles: Mapping[SpaceId, str]) -> None:
-        """Give spaces titles, in place of those that they have; spaces that are not stored are ignored."""
+        """Give spaces titles, in place of those that they have.
+
+        Spaces that are not stored are ignored, and those of which turns were forgotten, since a title may tell of them.
+        """
         table = tables.spaces
         known = self.titles()
         due = {space: title for space, title in titles.items() if known.get(space) != title}
         if due:
             with self._write(*due) as connection:
                 for space, title in due.items():
+                    if tombstones.any_of(connection, space):
+                        continue
                     connection.execute(update(table).where(table.c.space == space).values(title=title))
 
     def retentions(self) -> dict[SpaceId, timedelta]:

@@ -53,6 +53,8 @@ def erase_turns(
     if not keeps_space and connection.scalar(of_space) == len(turn_keys):
         return erase_spaces(connection, [space], before_erasing)
     tombstones.put(connection, space, list(turn_keys))
+    # It is often made from what was said.
+    connection.execute(update(tables.spaces).where(tables.spaces.c.space == space).values(title=None))
     doomed = _doomed(connection, set(turn_keys.values()))
     before_erasing(_texts(connection, space, doomed, set(turn_keys.values())))
     embeddings.drop_in_context(connection, embeddings.followers(connection, space, set(doomed)))

@@ -329,6 +329,25 @@ def test_a_chat_of_signal_export_has_the_name_of_its_folder(tmp_path: Path) -> N
     assert {space for space, _, _ in said(corpus)} == {"Tom"}
 
 
+@pytest.mark.parametrize(
+    ("lines", "days"),
+    [
+        (["24/8/21 PM 1:28 - Ana: Hi"], ["2024-08-21"]),  # Korean phones write the half of the day first
+        (["24/8/21, 1:28 pm - Ana: Hi"], ["2021-08-24"]),
+        (["[24/8/30 오후 1:28:12] Ana: Hi", "[24/8/31 오후 1:28:12] Ana: Ho"], ["2024-08-30", "2024-08-31"]),
+        (["24/8/21, 13:28 - Ana: Hi", "24/9/2, 13:28 - Ana: Ho"], ["2024-08-21", "2024-09-02"]),
+        (["24/8/21, 13:28 - Ana: Hi", "25/8/21, 13:28 - Ana: Ho"], ["2021-08-24", "2021-08-25"]),
+        (["24/12/31 PM 1:28 - Ana: Hi", "25/1/2 PM 1:28 - Ana: Ho"], ["2024-12-31", "2025-01-02"]),
+    ],
+)
+def test_a_year_of_two_digits_may_come_first_in_a_whatsapp_chat(
+    lines: list[str], days: list[str], tmp_path: Path
+) -> None:
+    corpus = load_corpus("whatsapp", written(tmp_path, "family.txt", "\n".join(lines)))
+    assert [turn.session_id for turn in corpus.conversations[0].turns] == days
+    assert not corpus.notes
+
+
 def test_dates_in_a_whatsapp_chat_are_read_so_that_it_runs_forward(tmp_path: Path) -> None:
     lines = [f"{day}/24, 9:12 PM - Ana: Hi {day}\n" for day in ("11/12", "12/1", "12/2")]
     corpus = load_corpus("whatsapp", written(tmp_path, "family.txt", "".join(lines)))

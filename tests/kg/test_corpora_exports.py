@@ -52,6 +52,19 @@ def test_all_chats_of_a_telegram_account_are_conversations_and_alike_names_are_t
     assert [str(each.space) for each in corpus.conversations] == ["Tom 7", "Tom 8", "chat 9"]
 
 
+def test_what_somebody_passes_on_is_marked_as_not_theirs(tmp_path: Path) -> None:
+    message = {"type": "message", "date": "2024-03-02T10:00:00", "from": "Ana", "text": "I moved to Berlin."}
+    messages = [message | {"id": 1, "forwarded_from": "Tom"}, message | {"id": 2, "forwarded_from": None}]
+    corpus = load_corpus("telegram", written(tmp_path, "result.json", TELEGRAM | {"messages": messages}))
+    assert [text for _, _, text in said(corpus)] == [
+        "Forwarded from Tom: I moved to Berlin.", "Forwarded: I moved to Berlin."
+    ]  # fmt: skip
+    share = {"is_share": True, "author_name": "Bob", "text": "I quit."}
+    shared = {"type": "message", "user": "U1", "ts": "1714557600.000100", "text": "", "attachments": [share]}
+    corpus = load_corpus("slack", written(tmp_path, "2024-05-01.json", [shared]))
+    assert [text for _, _, text in said(corpus)] == ["Forwarded from Bob: I quit."]
+
+
 def test_a_discord_channel_is_read_with_the_names_that_it_shows(tmp_path: Path) -> None:
     ana = {"id": "1", "name": "ana_r", "nickname": "Ana", "isBot": False}
     at = "2024-05-01T10:00:00+02:00"
@@ -63,12 +76,18 @@ def test_a_discord_channel_is_read_with_the_names_that_it_shows(tmp_path: Path) 
             {"id": "11", "type": "GuildMemberJoin", "timestamp": at, "content": "joined", "author": ana},
             {"id": "12", "type": "Reply", "timestamp": at, "content": "", "author": ana, "embeds": [{"title": "Rota"}]},
             {"id": "13", "type": "Default", "timestamp": at, "content": "", "author": ana},
+            {"id": "15", "type": "20", "timestamp": at, "content": "Row at six.", "author": ana},
             {"id": "14", "type": "Default", "timestamp": None, "content": "When?", "author": ana},
         ],
     }
     corpus = load_corpus("discord", written(tmp_path, "export.json", channel))
-    assert said(corpus) == [("plans", "Ana", "I sold the oboe."), ("plans", "Ana", "Rota")]
+    assert said(corpus) == [
+        ("Rowers plans", "Ana", "I sold the oboe."), ("Rowers plans", "Ana", "Rota"),
+        ("Rowers plans", "Ana", "Row at six."),
+    ]  # fmt: skip
     assert len(corpus.notes) == 4
+    channel["guild"] = {"id": "0", "name": "Direct Messages"}
+    assert load_corpus("discord", written(tmp_path, "direct.json", channel)).conversations[0].space == "plans"
 
 
 def test_a_claude_export_is_read_without_thinking_and_tools(tmp_path: Path) -> None:
@@ -90,6 +109,33 @@ def test_a_claude_export_is_read_without_thinking_and_tools(tmp_path: Path) -> N
     assert said(corpus) == [("c1", "User", "Where is Ghent?"), ("c1", "Assistant", "In Belgium.")]
     assert days(corpus) == ["2024-05-01", "2024-05-01"]
     assert "skipped conversations that cannot be read: 1" in corpus.notes
+
+
+@pytest.mark.parametrize(
+    ("leaf", "shown"), [(None, "Munich."), ("b", "Munich."), ("d", "Berlin."), ("unknown", "Munich.")]
+)
+def test_of_a_claude_conversation_the_branch_that_was_shown_last_is_read(
+    leaf: str | None, shown: str, tmp_path: Path
+) -> None:
+    root = "00000000-0000-4000-8000-000000000000"
+    edited = [
+        ("c", root, "Berlin."),
+        ("d", "c", "Berlin, noted."),
+        ("a", root, "Munich."),
+        ("b", "a", "Munich, noted."),
+    ]
+    messages = [
+        {"uuid": name, "parent_message_uuid": parent, "sender": "human", "text": text}
+        for name, parent, text in [*edited, ("e", "lost", "Earlier.")]
+    ]
+    if leaf != "b":
+        messages = messages[:4]
+    export = [{"uuid": "c1", "chat_messages": messages, "current_leaf_message_uuid": leaf}]
+    corpus = load_corpus("claude", written(tmp_path, "conversations.json", export))
+    texts = {text for _, _, text in said(corpus)}
+    assert {shown, f"{shown[:-1]}, noted."} <= texts
+    assert len(texts) == (3 if leaf == "b" else 2)  # what nothing joins to the rest is kept
+    assert corpus.notes == ("skipped messages of branches that are no longer shown: 2",)
 
 
 IMESSAGE = """May 17, 2022  5:29:42 PM (Read by you after 1 minute)
@@ -185,6 +231,37 @@ This message responded to an earlier message.
 def test_a_reply_that_imessage_exporter_writes_twice_is_read_once(tmp_path: Path) -> None:
     corpus = load_corpus("imessage", written(tmp_path, "Ana.txt", REPLY))
     assert said(corpus) == [("Ana", "Ana", "Did you send it?"), ("Ana", "Bob", "Sent! Check your email")]
+
+
+LONG_REPLY = """May 17, 2022  5:29:42 PM
+Tom
+Where do you live now?
+
+    May 17, 2022  5:30:00 PM
+    Ana
+    I moved to Berlin.
+I work as a nurse there.
+
+My flat is small.
+
+And where do you work?
+
+May 17, 2022  5:30:00 PM
+Ana
+I moved to Berlin.
+I work as a nurse there.
+
+My flat is small.
+This message responded to an earlier message.
+"""
+
+
+def test_no_line_of_a_reply_in_imessage_is_put_into_the_mouth_of_who_is_answered(tmp_path: Path) -> None:
+    corpus = load_corpus("imessage", written(tmp_path, "Ana.txt", LONG_REPLY))
+    (_, asking, asked), (_, replying, replied) = said(corpus)
+    assert (asking, replying) == ("Tom", "Ana")
+    assert asked.split() == ["Where", "do", "you", "live", "now?", "And", "where", "do", "you", "work?"]
+    assert replied == "I moved to Berlin.\nI work as a nurse there.\n\nMy flat is small."
 
 
 @pytest.mark.parametrize(
@@ -313,6 +390,26 @@ def test_an_archive_that_cannot_be_unpacked_or_holds_several_files_is_refused(tm
     broken.write_bytes(content)
     with pytest.raises(CorpusFormatError, match=r"cannot be unpacked|holds 2 files"):
         load_corpus(None, str(broken))
+
+
+def test_the_parts_of_a_large_chatgpt_export_are_read_together_and_several_exports_are_refused(tmp_path: Path) -> None:
+    node = {"parent": None, "message": {"id": "a", "author": {"role": "user"}, "content": {"parts": ["Hi"]}}}
+    archive = tmp_path / "export.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for number in range(2):
+            one = {"conversation_id": f"c{number}", "mapping": {"a": node}}
+            packed.writestr(f"conversations-00{number}.json", json.dumps([one]))
+        packed.writestr("user.json", "{}")
+    assert [each.space for each in load_corpus(None, str(archive)).conversations] == ["c0", "c1"]
+    with zipfile.ZipFile(archive, "a") as packed:
+        packed.writestr("conversations-002.json", "{}")
+    with pytest.raises(CorpusFormatError, match="a list of conversations"):
+        load_corpus(None, str(archive))
+    with zipfile.ZipFile(archive, "w") as packed:
+        for number in (1, 2):
+            packed.writestr(f"ChatExport_{number}/result.json", json.dumps(TELEGRAM))
+    with pytest.raises(CorpusFormatError, match="it holds 2 exports"):
+        load_corpus(None, str(archive))
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])

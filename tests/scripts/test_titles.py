@@ -106,6 +106,16 @@ def test_commands_take_a_title_for_the_name_of_its_space(place: Path, capsys: py
         assert graph.titles() == {"id-2": "id-1"}
 
 
+def test_a_title_is_forgotten_with_any_turn_of_which_it_may_tell(place: Path) -> None:
+    assert built(("id-1", "Zyzzogeton")) == {"id-1": "Zyzzogeton"}
+    with Memory.open("g.sqlite", checkpoint=None) as memory:
+        memory.add(space="id-1", session="s", speaker="Tom", text="It is tuned now.")
+        memory.forget(space="id-1", turn_ids=["id-1-1"])
+        assert memory.titles() == {}
+    assert b"Zyzzogeton" not in b"".join(each.read_bytes() for each in place.glob("g.sqlite*"))
+    assert built(("id-1", "Zyzzogeton")) == {}
+
+
 def test_a_title_of_several_spaces_names_none_of_them(place: Path) -> None:
     built(*((f"id-{place}", "New chat") for place in range(5)))
     with pytest.raises(LocigraphError, match=r"5 spaces have the title 'New chat'; .*: 'id-0', 'id-1', 'id-2', \.\.\."):
