@@ -24,12 +24,14 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from benchmarks.records import options_of, write
+from locigraph.assembly.graphs import require_same_turns
 from locigraph.assembly.settings import REMEMBERED
 from locigraph.kg.corpora import load_corpus
 from locigraph.kg.corpora.corpus import Corpus
-from locigraph.kg.types import SpaceId, TurnId
+from locigraph.kg.store import Store
+from locigraph.kg.types import SpaceId, TurnId, TurnState
 from locigraph.memory import Memory
-from locigraph.retrieval.confidence import READ, features_of
+from locigraph.retrieval.confidence import READ, as_judged, features_of, score_judged
 from locigraph.retrieval.protocols import Hit
 
 _KINDS = ("evidence removed", "other speaker", "other conversation")  # each a third of the unanswerable in the fit
@@ -54,12 +56,14 @@ def asked(corpus: Corpus, store: str, *, cache: str | None = None, seed: int = 0
 
         def of(
             question: str, space: SpaceId, kind: str, evidence: Sequence[TurnId] = (), *, without: bool = False
-        ) -> Asked | None:
+        ) -> Asked:
             found = memory.recall(question, space=space, top_k=READ + len(evidence), fold=None, strategy="v2")
             hits = [hit for hit in found if not (without and {*hit.turn_ids} & {*evidence})]
             voices = {hit.node_id: frozenset(turns[space, turn] for turn in hit.turn_ids) for hit in hits}
-            features = features_of(question, hits, voices)
-            return None if features is None else Asked(kind, astuple(features), list(_judged(hits, evidence)))
+            features = features_of(question, as_judged(hits), voices)
+            if features is None:
+                raise SystemExit(f"{store}: nothing was found in space {space!r}; build the store again")
+            return Asked(kind, astuple(features), list(_judged(hits, evidence)))
 
         for question in tqdm(corpus.questions, desc=corpus.path, unit="question"):
             text, space = question.text, question.space
@@ -72,16 +76,15 @@ def asked(corpus: Corpus, store: str, *, cache: str | None = None, seed: int = 0
                 ways.append(of(swapped, space, _KINDS[1]))
             if len(spaces) > 1:
                 ways.append(of(text, draw.choice([each for each in spaces if each != space]), _KINDS[2]))
-            yield from (each for each in ways if each is not None)
+            yield from ways
         for question in corpus.unanswerable:
-            each = of(question.text, question.space, "unanswerable")
-            if each is not None:
-                yield each
+            yield of(question.text, question.space, "unanswerable")
 
 
 def _judged(hits: Sequence[Hit], evidence: Sequence[str]) -> Iterator[tuple[float, float, bool]]:
+    best = max(map(score_judged, hits), default=0.0)
     for rank, hit in enumerate(hits[:_HITS]):
-        yield float(np.log1p(rank)), hits[0].score - hit.score, bool({*hit.turn_ids} & {*evidence})
+        yield float(np.log1p(rank)), best - score_judged(hit), bool({*hit.turn_ids} & {*evidence})
 
 
 def _other_speaker(question: str, speakers: Sequence[str]) -> str | None:
@@ -209,6 +212,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     own, further = _listed(options.corpora), _listed(options.tested)
     corpora = {Path(path).stem: load_corpus(None, path) for path in (*own, *further)}
     stores = [*_listed(options.stores), *_listed(options.tested_stores)]
+    for corpus, place in zip(corpora.values(), stores, strict=True):
+        with Store(place, access="read") as graph:
+            require_same_turns(corpus, graph)
+            for each in corpus.conversations:
+                if graph.turns(each.space, state=TurnState.PENDING):
+                    raise SystemExit(f"{place}: turns of {each.space} are not consolidated; run the build again")
     found = {
         name: list(asked(corpus, store, cache=options.cache))
         for (name, corpus), store in zip(corpora.items(), stores, strict=True)

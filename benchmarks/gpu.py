@@ -25,6 +25,7 @@ from tqdm import tqdm
 
 from benchmarks import records
 from benchmarks.synthetic import NODES_A_TURN, synthetic_space
+from locigraph.gnn.sketch import stable_hash
 from locigraph.kg.types import Question
 from locigraph.kg.views import Views
 from locigraph.retrieval.text.text_encoder import DEFAULT_MODEL, load_model
@@ -48,7 +49,7 @@ class RandomVectors:
 
     def encode(self, texts: Sequence[str], **_: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
         """Unit vectors, float32 [texts, dim]."""
-        made = [np.random.default_rng(abs(hash(text)) % 2**32).normal(size=_DIM) for text in texts]
+        made = [np.random.default_rng(stable_hash(text)).normal(size=_DIM) for text in texts]
         vectors = np.stack(made).astype(np.float32)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         return vectors

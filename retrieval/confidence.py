@@ -139,11 +139,9 @@ class ConfidentRetriever(WrappingRetriever):
     ) -> Result:
         """See ``Retriever``; the hits have their ``confidence``."""
         found = self._retriever.retrieve(query, space, as_of=as_of, top_k=max(top_k, READ))
-        scores = [hit.score - hit.signals.get("looked_up", 0.0) for hit in found.hits]
+        scores = [score_judged(hit) for hit in found.hits]
         if self.confidence is None:  # a search for more hits of the same question tells nothing new
-            pairs = zip(found.hits, scores, strict=True)
-            judged = [hit if score == hit.score else replace(hit, score=score) for hit, score in pairs]
-            judged = sorted(judged, key=lambda hit: -hit.score)[:READ]
+            judged = as_judged(found.hits)[:READ]
             features = features_of(query, judged, self._speakers_of(space, [hit.node_id for hit in judged]))
             self._odds = None if features is None else log_odds(features)
             self.confidence = 0.0 if self._odds is None else probability(self._odds)
@@ -162,6 +160,16 @@ class ConfidentRetriever(WrappingRetriever):
         return probability(
             _EVIDENCE_CONSTANT + of_odds * self._odds + of_rank * math.log1p(rank) + of_distance * distance
         )
+
+
+def score_judged(hit: Hit) -> float:
+    """The score without what v2 adds for looked-up words, which tells nothing of whether there is an answer."""
+    return hit.score - hit.signals.get("looked_up", 0.0)
+
+
+def as_judged(hits: Sequence[Hit]) -> list[Hit]:
+    """The hits as they are judged: with these scores, best first."""
+    return sorted((replace(hit, score=score_judged(hit)) for hit in hits), key=lambda hit: -hit.score)
 
 
 @lru_cache(maxsize=4_096)  # a conversation has few speakers

@@ -174,6 +174,9 @@ def learn_trees(examples: Sequence[SignalExample], linear: WeightedSum, *, seed:
         examples: Only training examples are used; a tenth of their turns is held out for early stopping.
         linear: Linear fusion learnt from the same examples.
         seed: Random seed of what is held out.
+
+    Raises:
+        TrainingDataError: If all these turns are correct, or none.
     """
     from sklearn.ensemble import HistGradientBoostingClassifier  # takes a second to import
 
@@ -186,11 +189,14 @@ def learn_trees(examples: Sequence[SignalExample], linear: WeightedSum, *, seed:
             chosen = example.positive.clone().scatter_(1, best, True)
             rows.append(example.values.transpose(1, 2)[chosen])
             right.append(example.positive[chosen])
+    values, labels = torch.cat(rows).numpy(), torch.cat(right).numpy()
+    if labels.all() or not labels.any():
+        raise TrainingDataError("boosted trees need turns that answer a question and turns that do not; leave them out")
     trees = HistGradientBoostingClassifier(
-        learning_rate=0.05, max_iter=300, max_leaf_nodes=15, l2_regularization=1.0, early_stopping=True,
-        random_state=seed,
+        learning_rate=0.05, max_iter=300, max_leaf_nodes=15, l2_regularization=1.0, random_state=seed,
+        early_stopping=min(labels.sum(), (~labels).sum()) > 10,  # of each a tenth is held out
     )  # fmt: skip
-    trees.fit(torch.cat(rows).numpy(), torch.cat(right).numpy())
+    trees.fit(values, labels)
     return BoostedTrees(linear, trees)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from locigraph.kg.language.terms import unspaced_characters
 from locigraph.kg.language.tokens import normalised
 
 _FILE = "wordings.npy"
@@ -33,8 +34,11 @@ def wording(text: str) -> str:
 
 
 def is_distinctive(text: str) -> bool:
-    """Whether a text has at least eight words, so that two people are unlikely to say the same by chance."""
-    return len(text.split()) >= _LEAST_WORDS
+    """Whether a text has at least eight words, so that two people are unlikely to say the same by chance.
+
+    Where no blanks stand between words, two characters count as one.
+    """
+    return max(len(text.split()), unspaced_characters(text) // 2) >= _LEAST_WORDS
 
 
 class SeenTexts:

@@ -45,6 +45,11 @@ def content_words(text: str) -> list[str]:
     return [word for word in words(text) if word not in left_out]
 
 
+def unspaced_characters(text: str) -> int:
+    """Number of characters of scripts that write no blanks between words, and of Korean."""
+    return sum(map(len, _RUN.findall(text)))
+
+
 def _pairs(word: str) -> list[str]:
     """The overlapping pairs of characters in each run without blanks, and the parts between such runs."""
     if word.isascii() or _RUN.search(word) is None:

@@ -92,6 +92,14 @@ def test_trees_rank_by_a_rule_that_no_weights_express() -> None:
     assert hits([trees.scores(v) for v in test]) > 0.6
 
 
+def test_trees_are_learnt_from_a_single_question_and_refused_without_wrong_turns() -> None:
+    linear = WeightedSum(dict.fromkeys(NAMES, 1.0))
+    one = drawn(3, questions=1)
+    assert len(learn_trees([one], linear, seed=0).scores(one.values[0].numpy().astype(np.float64))) == 12
+    with pytest.raises(TrainingDataError, match="turns that answer a question and turns that do not"):
+        learn_trees([drawn(3, questions=1, turns=1)], linear, seed=0)
+
+
 def test_trees_leave_the_order_of_what_the_linear_fusion_ranks_low() -> None:
     example = drawn(6, turns=80)
     linear = learn_fusion([example], NAMES)

@@ -231,6 +231,11 @@ class AACheck:
         return self.rate > self.high
 
     @property
+    def can_reject(self) -> bool:
+        """Whether there are enough conversations for the test to find anything."""
+        return self.attainable > 0
+
+    @property
     def is_near_nominal(self) -> bool:
         """Whether the rate lies in the expected range; tied patterns can push the rate of a sound test below it."""
         return self.low <= self.rate <= self.high

@@ -35,6 +35,7 @@ from locigraph.retrieval.metrics import CONTEXT_METRICS
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.training.checkpoint import Checkpoint, load_checkpoint
 from locigraph.training.config import Settings, TrainerConfig
+from locigraph.training.errors import LeakError
 from locigraph.training.folds import refuse_trained_on, refuse_validation_on_adapter_data, seen_by
 from locigraph.training.identity import TrainingRun
 
@@ -129,14 +130,24 @@ class TransferMatrix:
         return load_checkpoint(Path(path), text_encoder=opening.text_encoder(self._encoder).model_id)
 
     def ask(self, row: str, checkpoint: Checkpoint, tested: str) -> None:
-        """Run all questions of a graph and add the cell; does nothing if the checkpoint was trained on the graph.
+        """Run all questions of a graph and add the cell; does nothing if the checkpoint was trained on all of it.
 
         Questions whose wording or evidence was learnt from another corpus are left out of comparisons.
+
+        Raises:
+            LeakError: If it was trained on a part of the graph's conversations, or the adapter on any.
         """
         graph = self._graph(tested)
         questions = graph.corpus.questions
-        if checkpoint.spaces & {str(q.space) for q in questions}:
+        spaces = {str(q.space) for q in questions}
+        if spaces <= checkpoint.spaces:
             return
+        if learnt_from := spaces & checkpoint.spaces:
+            left = ", ".join(sorted(spaces - learnt_from))
+            raise LeakError(
+                f"checkpoint {row!r} was trained on {len(learnt_from)} of the {len(spaces)} conversations of graph "
+                f"{tested!r}; name the others as corpus.conversations of that graph: {left}"
+            )
         for made, option in ((checkpoint, row), (graph.encoder.adapter, "encoder.adapter")):
             if made is not None:
                 refuse_trained_on(made, questions, option=option)

@@ -19,6 +19,8 @@ def test_case_signs_and_spacing_do_not_make_two_texts_different() -> None:
 def test_eight_words_make_a_text_distinctive() -> None:
     assert is_distinctive("one two three four five six seven eight")
     assert not is_distinctive("one two three four five six seven")
+    assert is_distinctive("昨日駅前の新しい喫茶店で友達に会った。")
+    assert not is_distinctive("新しい喫茶店です。")
 
 
 @given(st.lists(st.text(max_size=20), max_size=8), st.lists(st.text(max_size=20), max_size=8))

@@ -18,3 +18,5 @@ def test_the_a_a_note_says_how_often_true_nulls_are_rejected() -> None:
     assert note.startswith("Check of the test itself, on v2 against v1: on data without any difference, ")
     assert "over 8 conversations finds one in" in note
     assert "; 5% is expected. It is conservative here." in note
+    few = [question for question in QUESTIONS if question.space in SPACES[:4]]
+    assert "It cannot find any difference with so few conversations." in a_a_note(few, better, better, seed=0)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,9 +9,11 @@ from locigraph.assembly.settings import CorpusSettings, EncoderSettings, GraphSe
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.registry import UnknownNameError
 from locigraph.kg.store import Store
+from locigraph.kg.types import Question, SpaceId
 from locigraph.research.contenders import CONTENDERS
 from locigraph.research.experiments.transfer_matrix import BASELINES, TransferMatrix
 from locigraph.scripts.commands.research.transfer import transfer
+from locigraph.training.errors import LeakError
 from tests.fakes_graph import CPU, small_settings
 
 PUBLISHED = ["gaama-adapted", "assomem-adapted", "magma-adapted", "tempr-adapted", "hipporag-adapted"]
@@ -91,6 +94,19 @@ def test_what_takes_what_a_checkpoint_has_learnt_is_a_baseline_unless_it_is_v2(
     with matrix(tmp_path, "sum") as made:
         proposed = made.table().split(" | ")[2]
     assert learnt - {*BASELINES} == {proposed}
+
+
+def test_a_checkpoint_that_has_learnt_from_a_part_of_a_graph_is_refused_with_the_names_of_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    questions = [Question(SpaceId(name), name, "?", "c", ()) for name in ("ana", "bo", "cy")]
+    graph = SimpleNamespace(corpus=SimpleNamespace(questions=questions))
+    monkeypatch.setattr(TransferMatrix, "_graph", lambda self, name: graph)
+    with matrix(tmp_path, "v1") as made:
+        with pytest.raises(LeakError, match=r"'mine' was trained on 1 of the 3 conv.* graph 'g'; name .*: ana, cy"):
+            made.ask("mine", SimpleNamespace(spaces={"bo"}), "g")  # type: ignore[arg-type]
+        made.ask("mine", SimpleNamespace(spaces={"ana", "bo", "cy", "di"}), "g")  # type: ignore[arg-type]
+        assert made.cells == []
 
 
 @pytest.mark.parametrize("name", ["../x", "/x", ".x", "", "a b", "a/b"])
