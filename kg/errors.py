@@ -84,7 +84,7 @@ class UnknownNodeError(StoreError):
 
 
 class UnknownTurnError(StoreError):
-    """A change names a turn that the space does not hold, perhaps since it was forgotten meanwhile."""
+    """The space holds no turn with this ID, perhaps since it was forgotten."""
 
 
 class UnknownTypeError(StoreError):

@@ -36,6 +36,7 @@ from locigraph.retrieval.protocols import MAX_TOP_K
 _KEY, _VALUE, _CREATED, _UPDATED, _IS_INDEXED = "key", "value", "created", "updated", "is_indexed"
 _MOST_LETTERS = 200
 _FIELD = "value."  # before the name of a field by which items are filtered
+_OTHER = "other."  # before the name of one that is there but cannot be compared
 
 
 class MemoryStore(BaseStore):
@@ -91,7 +92,8 @@ class MemoryStore(BaseStore):
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """The same as a coroutine, in a thread."""
         if isinstance(self._memory, AsyncMemory):
-            return await self._memory.call(partial(self._done, list(ops)))
+            work = list(ops)
+            return await self._memory.call(partial(self._done, work), changes=any(isinstance(op, PutOp) for op in work))
         return await asyncio.to_thread(self._done, list(ops), self._memory)
 
     def _done(self, ops: Iterable[Op], memory: Memory) -> list[Result]:
@@ -125,7 +127,11 @@ class MemoryStore(BaseStore):
             at = datetime.now(UTC)
             now = at.isoformat()
             made = before[0].metadata[_CREATED] if before else now
-            fields = {f"{_FIELD}{name}": value for name, value in op.value.items() if _is_compared(value)}
+            fields = {
+                f"{_FIELD if _is_compared(value) else _OTHER}{name}": value if _is_compared(value) else True
+                for name, value in op.value.items()
+                if value is not None
+            }
             is_indexed = op.index is not False
             memory.add(
                 space=space,
@@ -154,7 +160,9 @@ class MemoryStore(BaseStore):
     def _search(self, memory: Memory, op: SearchOp) -> list[SearchItem]:
         spaces = [space for space, namespace in self._known(memory) if _begins(namespace, op.namespace_prefix)]
         filters = [_condition(name, wanted) for name, wanted in (op.filter or {}).items()]
-        if not op.query:
+        if not op.limit:
+            return []
+        if not op.query or not op.query.strip():
             condition = {"$and": filters} if filters else {}
             held = [(space, turn) for space in spaces for turn in self._held(memory, space, condition)]
             return [self._found(space, turn, None) for space, turn in held[op.offset : op.offset + op.limit]]
@@ -171,13 +179,13 @@ class MemoryStore(BaseStore):
         turns: dict[tuple[str, TurnId], Turn] = {}
         for space in dict.fromkeys(hit.space for hit in hits):
             named = [turn for hit in hits if hit.space == space for turn in hit.turn_ids]
-            turns |= {(space, turn.turn_id): turn for turn in memory.turns(space, turn_ids=named)}
+            keys = [turn.metadata[_KEY] for turn in memory.turns(space, turn_ids=named) if _is_item(turn)]
+            # A value that is being replaced may still be found; the one that holds is the newest of its key.
+            newest = self._held(memory, space, {_KEY: {"$in": [*dict.fromkeys(keys)]}}) if keys else []
+            turns |= {(space, turn.turn_id): turn for turn in newest}
         shown = [(hit, turns.get((hit.space, hit.turn_ids[0]))) for hit in hits]
-        found: dict[tuple[str, Any], SearchItem] = {}
-        for hit, turn in shown:
-            if turn is not None and _is_item(turn):
-                found.setdefault((hit.space, turn.metadata[_KEY]), self._found(hit.space, turn, hit.score))
-        return [*found.values()][op.offset :]
+        found = [self._found(hit.space, turn, hit.score) for hit, turn in shown if turn is not None]
+        return found[op.offset :]
 
     def _namespaces(self, memory: Memory, op: ListNamespacesOp) -> list[tuple[str, ...]]:
         known = [
@@ -249,15 +257,21 @@ def _is_compared(value: object) -> TypeGuard[str | int | float | bool]:
 
 def _condition(name: str, wanted: object) -> dict[str, Any]:
     """The filter of ``recall`` for one of LangGraph's: a value, or operators and values."""
-    field = f"{_FIELD}{name}"
-    if wanted is None:
-        return {field: {"$exists": False}}
-    if _is_compared(wanted) or (isinstance(wanted, Mapping) and all(key.startswith("$") for key in wanted)):
-        return {field: wanted}
-    raise LocigraphError(
-        f"filter {name} is {shortened(wanted)}; expected a text of at most {_MOST_LETTERS} letters, a number, a "
-        "boolean, or operators"
-    )
+    is_operators = isinstance(wanted, Mapping) and bool(wanted) and all(str(key).startswith("$") for key in wanted)
+    tests = dict(wanted) if isinstance(wanted, Mapping) and is_operators else {"$eq": wanted}
+    field, absent = f"{_FIELD}{name}", {"$and": [{f"{kind}{name}": {"$exists": False}} for kind in (_FIELD, _OTHER)]}
+    parts: list[dict[str, Any]] = []
+    for test, operand in tests.items():
+        if operand is None and test in ("$eq", "$ne"):
+            parts.append(absent if test == "$eq" else {"$not": absent})
+        elif _is_compared(operand):
+            parts.append({field: {test: operand}})
+        else:
+            raise LocigraphError(
+                f"filter {name} is {shortened(wanted)}; expected a text of at most {_MOST_LETTERS} letters, a number, "
+                "a boolean, or operators with such values"
+            )
+    return {"$and": parts}
 
 
 def _begins(namespace: tuple[str, ...], prefix: tuple[str, ...]) -> bool:

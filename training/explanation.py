@@ -15,7 +15,7 @@ import torch
 from locigraph.gnn.features import GraphInputs
 from locigraph.gnn.sketch import LexicalStatistics
 from locigraph.kg.embedded_text import TextEncoder
-from locigraph.kg.errors import LocigraphError, shortened
+from locigraph.kg.errors import LocigraphError, UnknownTurnError, shortened
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import TurnId
@@ -48,7 +48,8 @@ def explain(
         statistics: Counts of words with which the graph embeddings were made; None to count those of the snapshot.
 
     Raises:
-        LocigraphError: If one of ``turn_ids`` is not in the graph, or the vectors are no weighted sums.
+        UnknownTurnError: If one of ``turn_ids`` is not in the graph.
+        LocigraphError: If the vectors are no weighted sums.
     """
     if not checkpoint.network.nodes.is_weighted_sum:
         raise LocigraphError(
@@ -58,7 +59,7 @@ def explain(
     turn_of = [snapshot.turns_of[row][0] for row in snapshot.active_rows((EPISODE,)).tolist()]
     for turn_id in turn_ids or ():
         if turn_id not in turn_of:
-            raise LocigraphError(
+            raise UnknownTurnError(
                 f"space {snapshot.space!r} has no turn {shortened(turn_id)} in the graph of that time, so it cannot be "
                 "explained"
             )

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from locigraph.kg.errors import StoreError, shortened
+from locigraph.kg.errors import UnknownTurnError, shortened
 from locigraph.kg.language.terms import terms
 from locigraph.kg.schema import ARCHIVED_BY, MERGED_BY, MERGED_INTO, NAMED_TYPES, SUPERSEDED_BY
 from locigraph.kg.store import (
@@ -45,7 +45,7 @@ def erase_turns(
     turn_keys = turns.keys_of(connection, space, turn_ids)
     missing = sorted(set(turn_ids) - set(turn_keys))
     if missing:
-        raise StoreError(
+        raise UnknownTurnError(
             f"space {space!r} has no turn {shortened(missing[0])}, or it was erased before; nothing was erased now"
         )
     of_space = select(func.count()).select_from(tables.turns).where(tables.turns.c.space == space)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from locigraph.retrieval.budgets import KindLimits
 
 _MOST_DAYS = 36_500
+_LEAST_DAYS = 0.001  # less is a mistake in the unit, which would erase everything
+#: Largest number of letters of a question.
+MAX_QUESTION = 8_000
 _MOST = 2**31 - 1  # what every database takes for a whole number
 
 
@@ -50,11 +53,15 @@ def one_space(space: str) -> SpaceId:
 
 
 def check_question(question: str) -> None:
-    """Raise LocigraphError if a question is empty, or holds characters that no stored text has."""
+    """Raise LocigraphError if a question is empty, too long, or holds characters that no stored text has."""
     if not isinstance(question, str):
         raise LocigraphError(f"the question is {shortened(question)}; expected text")
     if not question.strip():
         raise LocigraphError("the question is empty; say what to look for")
+    if len(question) > MAX_QUESTION:  # others would wait while it is encoded
+        raise LocigraphError(
+            f"the question has {len(question):,} letters; expected at most {MAX_QUESTION:,}, so ask about a part of it"
+        )
     if UNSTORABLE.search(question):
         raise LocigraphError(f"the question {question[:40]!r} contains NUL or a lone surrogate; remove it")
 
@@ -85,12 +92,15 @@ def keep_of(days: object) -> timedelta | None:
     """How long to keep turns, of a number of days; None, for ever, passes through.
 
     Raises:
-        LocigraphError: If it is no number above 0, or more than 36,500.
+        LocigraphError: If it is no number from .001, some minutes, to 36,500.
     """
     if days is None:
         return None
-    if isinstance(days, bool) or not isinstance(days, int | float) or not 0 < days <= _MOST_DAYS:
-        raise LocigraphError(f"days is {shortened(days)}; expected a number above 0, at most {_MOST_DAYS:,}, or null")
+    if isinstance(days, bool) or not isinstance(days, int | float) or not _LEAST_DAYS <= days <= _MOST_DAYS:
+        raise LocigraphError(
+            f"days is {shortened(days)}; expected a number above 0, from {_LEAST_DAYS} to {_MOST_DAYS:,}, or null; "
+            "forget erases at once"
+        )
     return timedelta(days=days)
 
 

@@ -18,11 +18,11 @@ _Result = TypeVar("_Result")
 
 
 def _awaited(
-    method: Callable[Concatenate[Memory, _Arguments], _Result],
+    method: Callable[Concatenate[Memory, _Arguments], _Result], *, changes: bool = False
 ) -> Callable[Concatenate[AsyncMemory, _Arguments], Coroutine[Any, Any, _Result]]:
     @wraps(method)
     async def awaited(self: AsyncMemory, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
-        return await self.call(lambda memory: method(memory, *arguments, **named))
+        return await self.call(lambda memory: method(memory, *arguments, **named), changes=changes)
 
     return awaited
 
@@ -36,7 +36,8 @@ def _close(opening: Future[Memory]) -> None:
 class AsyncMemory:
     """A ``Memory`` whose methods are awaited; open one with ``async with AsyncMemory.open(path)``.
 
-    Calls are queued for a small thread pool. If the task of a call is cancelled, the call is dropped if it has not
+    Calls are queued for a small thread pool, and changes for a thread of their own, so that no question waits for two
+    of them. If the task of a call is cancelled, the call is dropped if it has not
     started yet, and finished otherwise: a turn whose ``add`` was cancelled may have been remembered.
 
     Example:
@@ -52,7 +53,7 @@ class AsyncMemory:
 
     Args:
         make: Opens the memory; called in a thread when the block is entered.
-        threads: Size of the thread pool.
+        threads: Size of the thread pool for all but changes.
     """
 
     def __init__(self, make: Callable[[], Memory], *, threads: int = 2) -> None:
@@ -68,6 +69,7 @@ class AsyncMemory:
     async def __aenter__(self) -> Self:
         # Made here, so that the block can be entered again after it has ended.
         self._threads = ThreadPoolExecutor(self._num_threads, thread_name_prefix="memory")
+        self._changing = ThreadPoolExecutor(1, thread_name_prefix="memory-changes")
         opening = self._threads.submit(self._make)
         try:
             self._memory = await asyncio.wrap_future(opening)
@@ -97,23 +99,28 @@ class AsyncMemory:
             await self.call(close)
         finally:
             self._memory = None
+            self._changing.shutdown()
             self._threads.shutdown()
 
-    async def call(self, function: Callable[[Memory], _Result]) -> _Result:
-        """Run a function on the memory in one thread, for several calls that belong together; returns its result."""
+    async def call(self, function: Callable[[Memory], _Result], *, changes: bool = False) -> _Result:
+        """Run a function on the memory in one thread, for several calls that belong together; returns its result.
+
+        ``changes`` says that it may change the memory, so that it waits for other changes and holds up no question.
+        """
         memory = self._memory
         if memory is None:
             raise LocigraphError("the memory is not open; use it inside: async with AsyncMemory.open(path) as memory")
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function, memory)
+        threads = self._changing if changes else self._threads
+        return await asyncio.get_running_loop().run_in_executor(threads, function, memory)
 
-    add = _awaited(Memory.add)
-    add_many = _awaited(Memory.add_many)
-    add_each = _awaited(Memory.add_each)
-    forget = _awaited(Memory.forget)
-    forget_expired = _awaited(Memory.forget_expired)
-    set_retention = _awaited(Memory.set_retention)
+    add = _awaited(Memory.add, changes=True)
+    add_many = _awaited(Memory.add_many, changes=True)
+    add_each = _awaited(Memory.add_each, changes=True)
+    forget = _awaited(Memory.forget, changes=True)
+    forget_expired = _awaited(Memory.forget_expired, changes=True)
+    set_retention = _awaited(Memory.set_retention, changes=True)
     retentions = _awaited(Memory.retentions)
-    restore = _awaited(Memory.restore)
+    restore = _awaited(Memory.restore, changes=True)
     flush = _awaited(Memory.flush)
     spaces = _awaited(Memory.spaces)
     scopes = _awaited(Memory.scopes)
@@ -129,4 +136,5 @@ class AsyncMemory:
     warm_up = _awaited(Memory.warm_up)
     notes = _awaited(Memory.notes)
     is_rebuilding = _awaited(Memory.is_rebuilding)
+    is_being_added = _awaited(Memory.is_being_added)
     explain = _awaited(Memory.explain)

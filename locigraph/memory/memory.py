@@ -6,7 +6,7 @@ import os
 from collections import ChainMap, Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -332,11 +332,27 @@ class Memory:
             return list(done.value)
 
     def adding(self, turns: Iterable[Mapping[str, Any]]) -> Generator[None, None, list[TurnId]]:
-        """``add_many`` in steps, between which other changes can be made; all turns are stored in the first one."""
+        """``add_many`` in steps, between which other changes can be made; all turns are stored in the first one.
+
+        Where turns have to be consolidated again, questions about their spaces wait until all steps are done.
+        """
         given = turns_of(turns)
         made = [redacted_turn(turn) if self._redact else turn for turn, _ in given]
         scoped = [(turn.space, scope) for turn, scope in given]
         self._refuse_if_readonly()
+        with ExitStack() as doing:
+            spaces = self._begun(made, scoped, doing)
+            while spaces:
+                with self._writing:
+                    if not self._parts.writer().consolidate(spaces, most=_TURNS_A_STEP):
+                        break
+                yield
+        return [turn.turn_id for turn in made]
+
+    def _begun(
+        self, made: Sequence[Turn], scoped: Sequence[tuple[SpaceId, Scope]], doing: ExitStack
+    ) -> Sequence[SpaceId]:
+        """Store turns; returns the spaces of which turns are still to be consolidated while ``doing`` lasts."""
         with self._writing:
             writer = self._parts.writer()
             spaces = [*dict.fromkeys(turn.space for turn in made)]
@@ -345,27 +361,27 @@ class Memory:
                 standings = self._graph.standings(spaces)
             if self._parts.waits_for_models:  # for minutes, in which questions are answered from what there is
                 writer.add(made, scoped=scoped)
-                return [turn.turn_id for turn in made]
+                return ()
             try:
                 self._refuse_if_unfinished(standings)
                 spaces = writer.append(made, scoped=scoped, may_rewind=False)
             except LateTurnError:
                 with self._lock, self._reading:  # once nobody is looking
-                    rebuilt = self._rebuilt.rebuilding(spaces)
-                with rebuilt:  # at one go, since a memory that is closed in between would have lost most of them
-                    writer.add(made, scoped=scoped)
-                return [turn.turn_id for turn in made]
+                    doing.enter_context(self._rebuilt.rebuilding(spaces))
+                spaces = writer.append(made, scoped=scoped)
             with self._counting:
                 self._being_added.update(spaces)
-        try:
-            while True:
-                with self._writing:
-                    if not self._parts.writer().consolidate(spaces, most=_TURNS_A_STEP):
-                        return [turn.turn_id for turn in made]
-                yield
-        finally:
-            with self._counting:
-                self._being_added -= Counter(spaces)
+            doing.callback(self._added, spaces)
+            return spaces
+
+    def _added(self, spaces: Sequence[SpaceId]) -> None:
+        with self._counting:
+            self._being_added -= Counter(spaces)
+
+    def is_being_added(self, spaces: Iterable[str]) -> bool:
+        """Whether an addition to one of some spaces is between two steps, so that another would do its work."""
+        with self._counting:
+            return any(self._being_added[SpaceId(space)] for space in spaces)
 
     def _forget_overdue(self, standings: Mapping[SpaceId, Standing]) -> int:
         """Erase what has expired in some spaces, but not for every turn: erasing takes longer than adding."""

@@ -50,6 +50,8 @@ class Recalled(Sequence[Hit]):
             "hits": [hit.as_json() for hit in self.hits], "strategy": self.strategy, "notes": list(self.notes),
             "confidence": self.confidence,
             "context": None if self.context is None else str(self.context),
+            "context_tokens": None if self.context is None else self.context.tokens,
+            "left_out": None if self.context is None else self.context.left_out,
             "encode_ms": self.timing.encode_ms, "search_ms": self.timing.search_ms,
         }  # fmt: skip
 

@@ -84,6 +84,7 @@ def application(
             warming, sweeping = asyncio.create_task(service.warm_up()), asyncio.create_task(service.sweep(sweep_s))
             yield
             sweeping.cancel()
+            service.stop_warming()
             await warming
             # What is due may take minutes, and is listed in the store; it is done when a question needs it.
             await served.close(flush=False)
@@ -113,6 +114,7 @@ def application(
         keys=keys,
         paths=[route.path for route in app.routes if isinstance(route, Route)],
         open_paths=_OPEN,
+        read_paths=[f"/v1/{each.name}" for each in OPERATIONS.values() if not each.changes],
         hosts=hosts,
         max_request_bytes=max_request_bytes,
     )

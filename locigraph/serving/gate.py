@@ -42,6 +42,7 @@ class Gate:
             a memory through a host name of its own that resolves to this machine (DNS rebinding).
         paths: Paths of the application; no other path is logged, since it may hold anything.
         open_paths: Prefixes of paths that, like ``/`` itself, show nothing of a memory and need no key.
+        read_paths: Paths whose requests change nothing, and are dropped once their client is gone.
         hosts: Names of this machine.
         max_request_bytes: Size of the largest body.
     """
@@ -54,6 +55,7 @@ class Gate:
         keys: Keyring,
         paths: Collection[str],
         open_paths: tuple[str, ...],
+        read_paths: Collection[str],
         hosts: Collection[str],
         max_request_bytes: int,
     ) -> None:
@@ -62,6 +64,7 @@ class Gate:
         self._keys = keys
         self._paths = frozenset(paths)
         self._open_paths = open_paths
+        self._read_paths = frozenset(read_paths)
         self._hosts = {host.lower() for host in hosts}
         self._limit = service.limit
         self._held = HeldBytes(max(_HELD_BYTES, 4 * max_request_bytes))
@@ -94,7 +97,7 @@ class Gate:
             name = self._admit(request)
             with self._held.share_of(name) as take:
                 body = await self._body(request, take)
-                await self._app(scope, _replayed(body, receive), sending)
+                await self._answer(scope, body, receive, sending)
         except _RefusedError as refusal:
             self._service.refused.labels(str(refusal.status)).inc()
             await problem(refusal.status, refusal.detail, headers=refusal.headers)(scope, receive, sending)
@@ -109,6 +112,25 @@ class Gate:
         finally:
             self._log(scope, status, time.perf_counter() - started)
 
+    async def _answer(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+        """Let the application answer a request that has arrived, as long as its client waits for it."""
+        if scope["path"] not in self._read_paths:
+            await self._app(scope, _replayed(body, receive), send)
+            return
+        gone = asyncio.ensure_future(receive())  # after the body nothing comes but this
+
+        async def then() -> Message:
+            return await asyncio.shield(gone)
+
+        answering = asyncio.ensure_future(self._app(scope, _replayed(body, then), send))
+        try:
+            await asyncio.wait([answering, gone], return_when=asyncio.FIRST_COMPLETED)
+            if answering.done():
+                answering.result()  # raises what it has raised
+        finally:
+            answering.cancel()
+            gone.cancel()
+
     def _admit(self, request: Request) -> str:
         """Check a request without its body; returns the name by which it is counted."""
         headers, path = request.headers, request.scope["path"]
@@ -122,7 +144,7 @@ class Gate:
         caller = self._keys.caller(key.strip() if kind.lower() == "bearer" else None)
         if caller is not None:
             request.scope.setdefault("state", {})[CALLER] = caller
-        is_open = path == "/" or path.startswith(self._open_paths)
+        is_open = self._is_open(path)
         # Whoever has no key, or needs none, is counted by address, so that guessing keys has a limit, too.
         address = _network_of(request.client.host) if request.client else "unknown"
         name = f"address {address}" if caller is None or is_open else caller.name
@@ -137,9 +159,14 @@ class Gate:
             raise _RefusedError(401, detail, {"WWW-Authenticate": "Bearer"})
         return name
 
+    def _is_open(self, path: str) -> bool:
+        return path == "/" or path.startswith(self._open_paths)
+
     async def _body(self, request: Request, take: Callable[[int], None]) -> bytes:
         declared, limit = request.headers.get("content-length", "0"), self._max_request_bytes
         too_large = _RefusedError(413, f"the request is larger than {limit} bytes; send less at a time")
+        if self._is_open(request.scope["path"]):  # or clients without a key could take the room of the others
+            limit, too_large = 0, _RefusedError(413, "requests to this path have no body; leave it out")
         if declared.isdecimal() and int(declared) > limit:
             raise too_large
         body = bytearray()

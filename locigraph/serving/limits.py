@@ -124,7 +124,7 @@ class RateLimit:
         return 0.0 if is_free else (1 - left) * 60 / self._per_minute
 
     def charge(self, name: str, more: int) -> bool:
-        """Take more for a request that was let through; what is lacking is owed, but never more than a minute's.
+        """Take more for a request that was let through; what is lacking is owed.
 
         Returns:
             Whether nothing was owed before; if something was, nothing is taken.
@@ -133,7 +133,7 @@ class RateLimit:
         if more > 0 and left < 0:
             return False
         if more > 0:
-            self._keep(name, max(left - more, 1.0 - self._per_minute))
+            self._keep(name, left - more)
         return True
 
     def _now_left(self, name: str) -> float:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from locigraph.kg.errors import LocigraphError, UnknownSpaceError, nearest, outcome, shortened
@@ -24,6 +24,8 @@ from locigraph.training.explained import Explanation
 _SIZE_OF_RERANKING = 50
 _MAX_TOP_K = 1_000  # an answer of more would be longer than a request may be
 _MOST_TURNS = 5_000  # of one request
+_MOST_LETTERS = 100_000  # of a turn, which is encoded while others wait
+_LETTERS = 2_000  # of a text, which are as much work as a request of the smallest size
 
 
 class Request(BaseModel):
@@ -71,12 +73,19 @@ class _OfSpace(Request):
         return (self.space,)
 
 
+def _not_too_long(text: str) -> str:
+    if len(text) > _MOST_LETTERS:
+        said = f"a turn has {len(text):,} letters; send it in several of at most {_MOST_LETTERS:,}"
+        raise PydanticCustomError("too_long", "{said}", {"said": said})
+    return text
+
+
 class TurnToAdd(_OfSpace):
     """One turn of a conversation."""
 
     session: str = Field(description="Session that the turn belongs to; add the turns of a session in order.")
     speaker: str = Field(description="Name of the speaker.")
-    text: str = Field(description="The words of the turn.")
+    text: Annotated[str, AfterValidator(_not_too_long)] = Field(description="The words of the turn.")
     spoken_at: str | None = Field(
         None,
         description="When the turn was spoken (ISO 8601; UTC if no time zone is given). Relative dates in the text are "
@@ -94,6 +103,11 @@ class TurnToAdd(_OfSpace):
     )
     expires_at: str | None = Field(None, description="When the turn is to be forgotten (ISO 8601); null to keep it.")
 
+    @property
+    def size(self) -> int:
+        """By its length."""
+        return 1 + len(self.text) // _LETTERS
+
 
 class TurnsToAdd(Request):
     """Turns of one or more conversations; either all of them are remembered or none."""
@@ -107,8 +121,8 @@ class TurnsToAdd(Request):
 
     @property
     def size(self) -> int:
-        """Number of turns."""
-        return len(self.turns)
+        """Number of turns; long ones count several times."""
+        return sum(turn.size for turn in self.turns)
 
 
 class _OfScope(Request):
@@ -180,8 +194,8 @@ class Asked(_OfScope):
 
     @property
     def size(self) -> int:
-        """A reranker takes the time of many searches, so that one key could keep others out."""
-        return 1 if self.reranker is None else _SIZE_OF_RERANKING
+        """By the length of the question; a reranker takes the time of many searches."""
+        return (1 if self.reranker is None else _SIZE_OF_RERANKING) + len(self.question) // _LETTERS
 
 
 class ToExplain(_OfSpace):
@@ -264,7 +278,8 @@ class Answer(BaseModel):
     """What was found, best first.
 
     ``notes`` say what the caller should know: that another strategy answered, or that turns are missing. ``context``
-    is what fits into ``budget_tokens``. ``confidence`` is the probability that there is an answer, if v2 was asked.
+    is what fits into ``budget_tokens``, of ``context_tokens``; ``left_out`` hits did not fit. ``confidence`` is
+    the probability that there is an answer, if v2 was asked.
     """
 
     hits: list[Hit]
@@ -272,6 +287,8 @@ class Answer(BaseModel):
     notes: list[str]
     confidence: float | None
     context: str | None
+    context_tokens: int | None
+    left_out: int | None
     encode_ms: float
     search_ms: float
 

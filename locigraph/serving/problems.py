@@ -22,6 +22,7 @@ from locigraph.kg.errors import (
     UnknownNodeError,
     UnknownScopeError,
     UnknownSpaceError,
+    UnknownTurnError,
     shortened,
 )
 from locigraph.retrieval.errors import IndexMismatchError, IndexUnavailableError, TextEncoderError
@@ -60,6 +61,7 @@ _STATUS: dict[type[LocigraphError], int] = {
     UnknownSpaceError: 404,
     UnknownScopeError: 404,
     UnknownNodeError: 404,
+    UnknownTurnError: 404,
     TurnConflictError: 409,
     InvalidRequestError: 422,
     BusyError: 503,

@@ -61,11 +61,12 @@ class _Lane:
         self.task: asyncio.Task[None] | None = None
 
     def put(self, waiting: _Waiting) -> None:
-        queue = self._of_key.setdefault(waiting.caller.name, deque())
-        if waiting.steps is None:
-            queue.append(waiting)
-        else:  # what it has begun comes before what its key asks for next
-            queue.appendleft(waiting)
+        self._of_key.setdefault(waiting.caller.name, deque()).append(waiting)
+
+    def put_back(self, taken: Sequence[_Waiting]) -> None:
+        """Put back what was taken and is not done; it comes before what its key asked for later."""
+        for waiting in reversed(taken):
+            self._of_key.setdefault(waiting.caller.name, deque()).appendleft(waiting)
 
     def take(self) -> list[_Waiting]:
         """What is done next, of each key in its order; empty if nothing waits."""
@@ -145,15 +146,21 @@ class RequestQueue:
         loop = asyncio.get_running_loop()
         try:
             while batch := lane.take():
-                works = {self._at_once: self._try_at_once, self._reads: self._perform_or_put_off}
+                works = {
+                    self._at_once: self._try_at_once, self._reads: self._perform_or_put_off,
+                    self._changes: self._change_or_put_off,
+                }  # fmt: skip
                 work = works.get(lane, self._perform)
                 # To which those go that are not done: the rest of an addition takes its turn with those of others.
-                then = {self._at_once: self._reads, self._reads: self._patient}.get(lane, lane)
+                then = {self._at_once: self._reads, self._reads: self._patient}.get(lane)
                 begun = time.perf_counter()
                 try:
                     left = await self._memory.call(partial(work, batch, loop))
                 except Exception as error:
                     _deliver(batch, [error] * len(batch))
+                    continue
+                if then is None:
+                    lane.put_back(left)
                     continue
                 for waiting in left:
                     self._put(then, waiting)
@@ -191,6 +198,20 @@ class RequestQueue:
         """As ``_perform``, but requests about spaces that are consolidated again are returned at once."""
         put_off = [each for each in batch if each.asked.is_about_rebuilt(memory, each.caller)]
         return self._perform([each for each in batch if each not in put_off], loop, memory) + put_off
+
+    def _change_or_put_off(
+        self, batch: Sequence[_Waiting], loop: asyncio.AbstractEventLoop, memory: Memory
+    ) -> list[_Waiting]:
+        """As ``_perform``, but turns of spaces to which many are being added in steps wait for these.
+
+        They come after them, so their own addition would consolidate all of them at one go.
+        """
+        put_off = []
+        if any(each.operation.steps is not None for each in batch):
+            turns = [each for each in batch if each.operation.steps is None and not each.operation.erases]
+            put_off = [each for each in turns if memory.is_being_added(each.asked.touched)]
+        left = self._perform([each for each in batch if each not in put_off], loop, memory) + put_off
+        return [each for each in batch if each in left]
 
     def _perform(self, batch: Sequence[_Waiting], loop: asyncio.AbstractEventLoop, memory: Memory) -> list[_Waiting]:
         """Do what waits, each answer being sent to the event loop as soon as it is there; returns what is not done."""

@@ -35,6 +35,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app, log_level="warning", access_log=False, server_header=False, ws="none", lifespan="on",
+                proxy_headers=False,  # anybody on this machine could be as many addresses as they like
                 http=connection_class(),
                 timeout_graceful_shutdown=_STOP_S + _REFUSE_S, timeout_keep_alive=_KEEP_ALIVE_S,
             )

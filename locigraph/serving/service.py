@@ -9,6 +9,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -24,6 +25,7 @@ from locigraph.serving.request_queue import RequestQueue
 
 log = logging.getLogger("locigraph.serve")
 _STATE_S = 1.0
+_AGAIN_S = 30.0  # before models that could not be loaded are tried again
 #: Seconds between two erasures of what has expired.
 SWEEP_S = 600.0
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -51,6 +53,7 @@ class Service:
         self._last: MemoryState | None = None
         self._queue = RequestQueue(memory, self._observe)
         self._waiting = 0
+        self._has_stopped = asyncio.Event()
         self.not_ready = "models are being loaded; try again in a few seconds"
         self.registry = CollectorRegistry()
         self.refused = Counter(
@@ -74,8 +77,15 @@ class Service:
             registry=self.registry, multiprocess_mode="livesum",
         )  # fmt: skip
 
-    async def warm_up(self) -> None:
-        """Load the models and the checkpoint, so that the first answer need not wait for them."""
+    async def warm_up(self, again_s: float = _AGAIN_S) -> None:
+        """Load the models and the checkpoint, so that the first answer need not wait for them; until it succeeds."""
+        while not await self._has_loaded():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._has_stopped.wait(), again_s)
+            if self._has_stopped.is_set():
+                return
+
+    async def _has_loaded(self) -> bool:
         try:
             await self._memory.warm_up()
             # The models and libraries stay. Without this, the garbage collector would look through all of their objects
@@ -83,11 +93,16 @@ class Service:
             gc.collect()
             gc.freeze()
             self.not_ready = ""
-        except LocigraphError as error:  # the server keeps running, and refuses each request with the reason
+        except LocigraphError as error:  # the server keeps running, and answers what it can
             self.not_ready = str(self._told(error))
         except Exception as error:
             log_crash(error)
             self.not_ready = INTERNAL
+        return not self.not_ready
+
+    def stop_warming(self) -> None:
+        """Do not try again to load what could not be loaded."""
+        self._has_stopped.set()
 
     async def sweep(self, every_s: float) -> None:
         """Erase what has expired, again and again, so that nothing waits for the next addition; see ``expires_at``."""

@@ -15,6 +15,7 @@ import pytest
 
 from locigraph import AsyncMemory, Memory
 from locigraph.kg.errors import LocigraphError, UnknownSpaceError
+from locigraph.memory import async_memory
 from tests.scripts.test_memory import SALE
 
 
@@ -40,6 +41,29 @@ def test_every_public_method_of_memory_can_be_awaited() -> None:
     others = {"open", "close", "waits_for_models", "redacts", "adding"}  # adding is a generator, for servers
     ours = {name for name in vars(Memory) if not name.startswith("_")} - others
     assert {name for name in ours if signature(getattr(AsyncMemory, name)) != signature(getattr(Memory, name))} == set()
+
+
+def test_a_question_waits_for_no_two_additions(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, may_end, add = Event(), Event(), Memory.add
+
+    def slowly(memory: Memory, /, **turn: Any) -> Any:
+        begun.set()
+        assert may_end.wait(60)
+        return add(memory, **turn)
+
+    async def work() -> None:
+        async with opened(place) as memory:
+            await memory.add(**SALE)
+            monkeypatch.setattr(AsyncMemory, "add", async_memory._awaited(slowly, changes=True))
+            adding = [asyncio.create_task(memory.add(**SALE | {"space": name})) for name in ("bo", "cy", "di")]
+            while not begun.is_set():
+                await asyncio.sleep(0.01)
+            assert await memory.recall("bike", space="ana")
+            may_end.set()
+            await asyncio.gather(*adding)
+            assert await memory.spaces() == ["ana", "bo", "cy", "di"]
+
+    asyncio.run(work())
 
 
 def test_many_calls_at_once_are_all_answered(place: Path) -> None:

@@ -95,6 +95,7 @@ def test_what_is_put_without_an_index_is_in_no_search_by_meaning(place: Path) ->
     [
         (lambda store: store.put(ANA, "m", {"text": "x" * 9_000}), "metadata"),
         (lambda store: store.search(ANA, filter={"a": [1]}), "filter a is"),
+        (lambda store: store.search(ANA, filter={"a": {"$eq": "x" * 300}}), "filter a is"),
         (lambda store: store.search(ANA, query="a", filter={"a": {"$like": 1}}), "like"),
     ],
 )
@@ -104,6 +105,20 @@ def test_what_a_memory_cannot_keep_or_compare_is_refused(place: Path, act: Calla
         with pytest.raises(LocigraphError, match=said):
             act(store)
         assert told(store.search(("memories",))) == told([store.get(ANA, "m1")])
+
+
+def test_fields_that_cannot_be_compared_are_there_all_the_same(place: Path) -> None:
+    expected = referee.InMemoryStore()
+    with opened(place) as store:
+        for each in (store, expected):
+            each.put(ANA, "m1", {"long": "x" * 300, "list": [1], "object": {"a": 1}, "none": None, "short": "y"})
+            each.put(ANA, "m2", {"short": "z"})
+        for field in ("long", "list", "object", "none", "short"):
+            for wanted in (None, {"$ne": "y"}, {"$eq": "y"}, {"$ne": None}):
+                found, due = (told(each.search(ANA, filter={field: wanted})) for each in (store, expected))
+                assert found == due, (field, wanted)
+        assert told(store.search(ANA, query="  ")) == told(expected.search(ANA, query="  "))
+        assert store.search(ANA, query="y", limit=0) == []
 
 
 def test_an_async_memory_serves_coroutines_alone(place: Path) -> None:
@@ -147,6 +162,7 @@ def test_an_interrupted_put_leaves_nothing_that_comes_back(place: Path, monkeypa
             with pytest.raises(KeyboardInterrupt):
                 store.put(ANA, "m1", {"text": "Ana swims."})
         assert store.get(ANA, "m1").value == {"text": "Ana swims."}
+        assert [item.value for item in store.search(ANA, query="Who rows?")] == [{"text": "Ana swims."}]
         store.delete(ANA, "m1")
         assert store.get(ANA, "m1") is None
         assert store.search(("memories",), query="Ana") == []

@@ -21,17 +21,17 @@ TURN: dict[str, Any] = {"session": "s1", "speaker": "Ana", "text": "I sold the b
 def test_questions_about_other_spaces_are_answered_meanwhile_and_those_about_this_one_wait(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, go_on, add = Event(), Event(), GraphWriter.add
+    begun, go_on, consolidate = Event(), Event(), GraphWriter.consolidate
 
     def slowly(*args: Any, **options: Any) -> Any:
         begun.set()
         assert go_on.wait(60)
-        return add(*args, **options)
+        return consolidate(*args, **options)
 
     with Memory.open(place / "memory.sqlite", checkpoint=str(place / "checkpoint")) as memory:
         for space in ("ana", "bo"):
             memory.add(**TURN, space=space, spoken_at="2024-05-02", turn_id="t1", user=space)
-        monkeypatch.setattr(GraphWriter, "add", slowly)
+        monkeypatch.setattr(GraphWriter, "consolidate", slowly)
         with ThreadPoolExecutor() as pool:
             early = TURN | {"session": "s0", "text": "I sold the canoe.", "space": "ana", "spoken_at": "2024-05-01"}
             late = pool.submit(memory.add, **early, turn_id="t0")
@@ -61,6 +61,21 @@ def test_questions_about_other_spaces_are_answered_meanwhile_and_those_about_thi
                 assert {turn for hit in each.result(60) for turn in hit.turn_ids} == {"t0", "t1"}
             assert {each.turn_id for each in waiting[2].result(60)} == {"t0", "t1"}
             assert [turn.turn_id for turn in waiting[3].result(60)] == ["t0", "t1"]
+
+
+def test_old_turns_before_a_newer_one_are_consolidated_in_steps_during_which_questions_wait(place: Path) -> None:
+    with Memory.open(place / "memory.sqlite", checkpoint=None) as memory:
+        memory.add(**TURN, space="ana", spoken_at="2024-05-02", turn_id="new")
+        old = [
+            TURN | {"session": "s0", "text": f"I sold canoe {n}.", "space": "ana", "spoken_at": "2024-05-01"}
+            for n in range(120)
+        ]
+        states = [(memory.is_rebuilding("ana"), memory.is_being_added(["ana"])) for _ in memory.adding(old)]
+        assert states == [(True, True)] * 2
+        assert not memory.is_rebuilding("ana")
+        assert not memory.is_being_added(["ana"])
+        assert [turn.turn_id for turn in memory.turns("ana")][-1] == "new"
+        assert not memory.notes("ana")
 
 
 def test_a_rebuild_that_ends_with_an_error_lets_the_questions_go_on() -> None:

@@ -82,7 +82,8 @@ export interface AddedTurns {
  * What was found, best first.
  *
  * `notes` say what the caller should know: that another strategy answered, or that turns are missing. `context`
- * is what fits into `budget_tokens`. `confidence` is the probability that there is an answer, if v2 was asked.
+ * is what fits into `budget_tokens`, of `context_tokens`; `left_out` hits did not fit. `confidence` is
+ * the probability that there is an answer, if v2 was asked.
  */
 export interface Answer {
   hits: Hit[];
@@ -90,6 +91,8 @@ export interface Answer {
   notes: string[];
   confidence: number | null;
   context: string | null;
+  context_tokens: number | null;
+  left_out: number | null;
   encode_ms: number;
   search_ms: number;
 }

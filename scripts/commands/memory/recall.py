@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from locigraph.assembly.settings import (
@@ -118,7 +118,8 @@ def recall(
     if json:
         print(dumps(found.as_json()))
     else:
-        _show(found, context=_context_of(found, budget_tokens), with_spaces=space is None, said=ledger.lines())
+        context = _context_of(found.as_json(), budget_tokens)
+        _show(found, context=context, with_spaces=space is None, said=ledger.lines())
 
 
 def _has_told(store: str, asked: dict[str, Any], *, json: bool, with_spaces: bool) -> bool:
@@ -134,16 +135,17 @@ def _has_told(store: str, asked: dict[str, Any], *, json: bool, with_spaces: boo
     if json:
         print(dumps(answer))
     else:
-        _show(Recalled.from_json(answer), context=answer["context"], with_spaces=with_spaces)
+        context = _context_of(answer, asked["budget_tokens"])
+        _show(Recalled.from_json(answer), context=context, with_spaces=with_spaces)
     return True
 
 
-def _context_of(found: Recalled, budget_tokens: int | None) -> str | None:
-    """The context, with what is left of its budget; None if hits were asked for."""
-    if found.context is None:
+def _context_of(answer: Mapping[str, Any], budget_tokens: int | None) -> str | None:
+    """The context of an answer, with what is left of its budget; None if hits were asked for."""
+    if answer["context"] is None:
         return None
-    used = f"{found.context.tokens} of {budget_tokens} tokens used"
-    return f"{found.context}\n{used}; memories that did not fit: {found.context.left_out}"
+    used = f"{answer['context_tokens']} of {budget_tokens} tokens used"
+    return f"{answer['context']}\n{used}; memories that did not fit: {answer['left_out']}"
 
 
 def _show(found: Recalled, *, context: str | None, with_spaces: bool, said: Sequence[str] = ()) -> None:

@@ -11,6 +11,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -150,10 +151,10 @@ def _serve_http(
             max_request_bytes=max_request_bytes,
             folders=folders,
             greeting=f"{shown_url(store)} at {url}; explorer at {url}/explorer; stop with Ctrl-C",
+            announcing=partial(announced, store, server) if workers == 1 else nullcontext,
         )
         if workers == 1:
-            with announced(store, server):
-                work(listener)
+            work(listener)
             return
         from locigraph.serving.workers import run_workers
 
@@ -174,6 +175,7 @@ def _serve(
     folders: Collection[str],
     secret: str,
     greeting: str,
+    announcing: Callable[[], AbstractContextManager[None]],
 ) -> None:
     """Serve the memory that ``opened`` opens on a socket, in this process, until a signal comes."""
     try:
@@ -194,7 +196,8 @@ def _serve(
     # When it is done, uvicorn raises the signal that stopped it again, which must not end in an error.
     before = {each: signal.signal(each, lambda *_: None) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
-        Server(app, lambda: print(greeting, flush=True)).run(sockets=[listener])
+        with announcing():  # not before, since another process may serve the store
+            Server(app, lambda: print(greeting, flush=True)).run(sockets=[listener])
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)

@@ -6,8 +6,11 @@ import asyncio
 import json
 import logging
 import socket
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import httpx
@@ -71,6 +74,46 @@ def test_a_context_and_a_strategy_can_be_asked_for(client: httpx.Client) -> None
     assert earlier["hits"] == []
 
 
+def test_a_context_says_how_long_it_is_and_how_much_did_not_fit(client: httpx.Client) -> None:
+    ask(client, "add_many", {"turns": [TURN, TURN | {"text": "I have bought a red bike with eighteen gears."}]})
+    found = ask(client, "recall", {"space": "ana", "question": "bike", "budget_tokens": 25, "strategy": "bm25"})
+    assert 0 < found["context_tokens"] <= 25
+    assert found["left_out"] == 2 - len(found["context"].splitlines())
+    assert ask(client, "recall", {"space": "ana", "question": "bike"})["left_out"] is None
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready", "/explorer", "/openapi.json", "/"])
+def test_what_needs_no_key_takes_no_body(client: httpx.Client, path: str) -> None:
+    for content in (b"x", iter([b"", b"x"])):
+        answer = client.post(path, content=content)
+        assert (answer.status_code, refusal(answer)[1]) == (413, "requests to this path have no body; leave it out")
+    assert client.get("/health").json() == {"status": "ok"}
+
+
+def test_a_question_whose_client_has_gone_is_not_asked(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask(client, "add", TURN)
+    asked, may_go, answer = list[str](), Event(), Memory.recall_at_once
+
+    def slowly(memory: Memory, questions: Sequence[Mapping[str, Any]]) -> Any:
+        asked.extend(each["question"] for each in questions)
+        assert may_go.wait(60)
+        return answer(memory, questions)
+
+    monkeypatch.setattr(Memory, "recall_at_once", slowly)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(ask, client, "recall", {"space": "ana", "question": "Who bought the bike?"})
+        while not asked:
+            time.sleep(0.01)
+        gone = {"space": "ana", "question": "Who has gone?"}
+        with pytest.raises(httpx.ReadTimeout):
+            client.post("/v1/recall", json=gone, timeout=0.3)
+        time.sleep(0.3)  # until the server has noticed
+        may_go.set()
+        assert first.result(60)["hits"]
+    assert ask(client, "recall", {"space": "ana", "question": "And now?"})["hits"]
+    assert asked == ["Who bought the bike?", "And now?"]
+
+
 class LastFirst(Reranker):
     """Turns the order of the best two hits round."""
 
@@ -107,6 +150,8 @@ _LATE = {"space": "ana", "question": "x"}
 WRONG: list[tuple[str, dict[str, Any], int, str]] = [
     ("recall", {"space": "anna", "question": "bike"}, 404, "space 'anna' is not in the store; nearest is 'ana'"),
     ("recall", {"space": "ana"}, 422, "field 'question' is missing"),
+    ("recall", _LATE | {"question": "x" * 8_001}, 400, "the question has 8,001 letters; expected at most 8,000"),
+    ("explain", {"space": "ana", "question": "x", "turn_ids": ["t9"]}, 404, "space 'ana' has no turn 't9'"),
     ("recall", _LATE | {"top_k": "5"}, 422, "field 'top_k' is '5': input should be a valid"),
     ("recall", _LATE | {"budget_kinds": {"facts": "5"}}, 422, "field 'budget_kinds.facts' is '5'"),
     (
@@ -148,7 +193,7 @@ WRONG: list[tuple[str, dict[str, Any], int, str]] = [
     ("set_retention", {"space": "anna", "days": 1}, 404, "space 'anna' is not in the store"),
     ("forget", {"space": "ana"}, 400, "name the turns to erase, all of one space, or choose the whole"),
     ("forget", {"user": "ana", "turn_ids": ["t1"]}, 400, "user 'ana': name the turns to erase, all of one space"),
-    ("forget", {"space": "ana", "turn_ids": ["t9"]}, 400, "space 'ana' has no turn 't9'"),
+    ("forget", {"space": "ana", "turn_ids": ["t9"]}, 404, "space 'ana' has no turn 't9'"),
     ("forget", {"space": "ana", "whole_space": "yes"}, 422, "field 'whole_space' is 'yes'"),
     ("forget", {"space": "ana", "whole_space": True, "turn_ids": ["t1"]}, 400, "name the turns to erase, all of"),
 ]

@@ -5,14 +5,17 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from pydantic import ValidationError
 
 from locigraph.kg.errors import LocigraphError
 from locigraph.serving import gate, limits
 from locigraph.serving.keys import Keyring, read_keys
 from locigraph.serving.limits import HeldBytes, OnceASecond, RateLimit
+from locigraph.serving.operations import Asked, TurnsToAdd, TurnToAdd
 from locigraph.serving.problems import BusyError
 from tests.scripts.serving.servers import KEYS, serving
 
@@ -31,17 +34,30 @@ def test_a_bucket_is_emptied_filled_again_and_each_caller_s_own() -> None:
     assert [limit.wait_s("ana") for _ in range(3)] == [0, 0, 30]
 
 
-def test_a_large_request_is_charged_for_and_what_is_owed_is_at_most_a_minute() -> None:
+def test_a_large_request_is_charged_for_and_what_is_owed_is_paid_first() -> None:
     now = [0.0]
     limit = RateLimit(60, lambda: now[0])
     assert limit.wait_s("ana") == 0
     assert limit.charge("ana", 49)
     assert [limit.wait_s("ana") for _ in range(11)] == [*[0] * 10, 1]
-    assert limit.charge("ana", 10_000)
-    assert not limit.charge("ana", 10_000)  # until it is paid
-    assert limit.wait_s("ana") == 60
+    assert limit.charge("ana", 600)
+    assert not limit.charge("ana", 600)  # until it is paid
+    assert limit.wait_s("ana") == 601
     now[0] = 60
+    assert limit.wait_s("ana") == 541
+    now[0] = 601
     assert limit.wait_s("ana") == 0
+
+
+def test_long_texts_count_several_times_and_a_turn_has_a_largest_length() -> None:
+    turn: dict[str, Any] = {"space": "ana", "session": "s", "speaker": "Ana"}
+    assert TurnToAdd(**turn, text="Hi").size == 1
+    assert TurnToAdd(**turn, text="x" * 4_500).size == 3
+    assert TurnsToAdd(turns=[TurnToAdd(**turn, text="x" * 4_500), TurnToAdd(**turn, text="Hi")]).size == 4
+    asked = {"space": "ana", "question": "x" * 4_500, "reranker": "default"}
+    assert Asked.model_validate(asked).size == 52
+    with pytest.raises(ValidationError, match="a turn has 100,001 letters; send it in several of at most 100,000"):
+        TurnToAdd(**turn, text="x" * 100_001)
 
 
 def test_the_names_of_a_limit_do_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

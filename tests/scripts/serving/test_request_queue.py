@@ -24,9 +24,13 @@ class Settled:
 
     def __init__(self, *rebuilt: str) -> None:
         self._rebuilt = {*rebuilt}
+        self.added = set[str]()  # spaces to which turns are being added in steps
 
     def is_rebuilding(self, spaces: Sequence[str]) -> bool:
         return not self._rebuilt.isdisjoint(spaces)
+
+    def is_being_added(self, spaces: Sequence[str]) -> bool:
+        return not self.added.isdisjoint(spaces)
 
 
 class Held:
@@ -34,11 +38,12 @@ class Held:
 
     def __init__(self) -> None:
         self.may_go = threading.Event()
+        self._settled = cast(Memory, Settled())
 
     async def call(self, function: Callable[[Memory], Any]) -> Any:
         def work() -> Any:
             assert self.may_go.wait(10)
-            return function(cast(Memory, Settled()))
+            return function(self._settled)
 
         return await asyncio.to_thread(work)
 
@@ -78,10 +83,13 @@ def asked(*requests: str, cancelled: str = "", callers: Sequence[Caller] = ()) -
         return [Said(name=each.name) if is_ready else None for (each, _), is_ready in zip(asked, ready, strict=True)]
 
     def steps(memory: Memory, asked: Request, caller: Caller) -> Generator[None, None, Said]:
+        added = cast(Settled, memory).added
+        added.add(asked.space)
         for number in range(3):
             done.append([f"{asked.name}.{number}"])
             if number < 2:
                 yield
+        added.remove(asked.space)
         return Said(name=asked.name)
 
     operations = {
@@ -155,6 +163,16 @@ def test_a_change_in_steps_lets_others_in_between() -> None:
     done, answers = asked("many one 1", "add two 2", "add two 3", callers=[flood, other, other])
     assert done == [["many one 1.0"], ["add two 2"], ["many one 1.1"], ["add two 3"], ["many one 1.2"]]
     assert answers == ["many one 1", "add two 2", "add two 3"]
+
+
+def test_a_turn_of_a_space_to_which_many_are_added_in_steps_waits_for_these_and_keeps_its_place() -> None:
+    flood, other = Caller("flood", ("*",)), Caller("other", ("*",))
+    requests = ["many one 1", "add one 2", "add one 3", "add two 4"]
+    done, answers = asked(*requests, callers=[flood, other, other, other])
+    of_space = [each for (each,) in done if each.split()[1] == "one"]
+    assert of_space == [*(f"many one 1.{step}" for step in range(3)), "add one 2", "add one 3"]
+    assert done.index(["add two 4"]) < done.index(["add one 2"])
+    assert answers == requests
 
 
 def test_a_key_with_too_many_requests_is_told_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from locigraph.kg.errors import LocigraphError
 from locigraph.scripts.commands.memory import serve as serve_module
 from locigraph.scripts.commands.memory import verify
 from locigraph.scripts.commands.memory.serve import serve
+from locigraph.serving.running import RunningServer, announced, running_server
 from tests.scripts.serving.servers import environment, process
 
 TURN = {"space": "ana", "session": "s1", "speaker": "Ana"}
@@ -53,6 +54,15 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         port = other.getsockname()[1]
         with pytest.raises(LocigraphError, match=f"cannot listen on 127.0.0.1, port {port}"):
             serve(store=str(tmp_path / "memory.sqlite"), port=port)
+
+
+def test_a_second_server_that_cannot_open_the_store_leaves_the_first_one_announced(tmp_path: Path) -> None:
+    store = str(tmp_path / "memory.sqlite")
+    with Memory.open(store, checkpoint=None), announced(store, RunningServer("http://127.0.0.1:1", None)):
+        with pytest.raises(LocigraphError):
+            serve(store=store, port=0)
+        assert running_server(store) is not None
+    assert running_server(store) is None
 
 
 def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

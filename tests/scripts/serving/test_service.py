@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from locigraph.kg.errors import LocigraphError
 from locigraph.serving import request_queue
+from locigraph.serving.service import Service
 from tests.faults.workbench import FakeCachedEncoder
 from tests.scripts.serving.servers import serving
 
@@ -42,3 +44,22 @@ def test_a_server_that_cannot_load_its_models_lives_and_says_why_it_is_not_ready
         while answer.json()["detail"].startswith("models are being loaded"):
             answer = client.get("/ready")
         assert (answer.status_code, answer.json()["detail"]) == (503, said)
+
+
+def test_models_that_could_not_be_loaded_are_tried_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load, failures = FakeCachedEncoder.load, [LocigraphError("the model hub did not answer")]
+
+    def fail_once(encoder: FakeCachedEncoder) -> None:
+        if failures:
+            raise failures.pop()
+        load(encoder)
+
+    monkeypatch.setattr(FakeCachedEncoder, "load", fail_once)
+    monkeypatch.setattr(Service.warm_up, "__defaults__", (0.1,))
+    with serving(place, is_loaded=False) as client:
+        for _ in range(600):
+            if client.get("/ready").status_code == 200:
+                break
+            time.sleep(0.05)
+        assert client.get("/ready").json()["strategy"] == "v2"
+    assert not failures
