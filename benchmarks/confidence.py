@@ -31,7 +31,7 @@ from locigraph.kg.corpora.corpus import Corpus
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, TurnId, TurnState
 from locigraph.memory import Memory
-from locigraph.retrieval.confidence import READ, as_judged, features_of, score_judged
+from locigraph.retrieval.confidence import READ, as_judged, features_of
 from locigraph.retrieval.protocols import Hit
 
 _KINDS = ("evidence removed", "other speaker", "other conversation")  # each a third of the unanswerable in the fit
@@ -60,7 +60,7 @@ def asked(corpus: Corpus, store: str, *, cache: str | None = None, seed: int = 0
             found = memory.recall(question, space=space, top_k=READ + len(evidence), fold=None, strategy="v2")
             hits = [hit for hit in found if not (without and {*hit.turn_ids} & {*evidence})]
             voices = {hit.node_id: frozenset(turns[space, turn] for turn in hit.turn_ids) for hit in hits}
-            features = features_of(question, as_judged(hits), voices)
+            features = features_of(question, sorted(as_judged(hits), key=lambda hit: -hit.score), voices)
             if features is None:
                 raise SystemExit(f"{store}: nothing was found in space {space!r}; build the store again")
             return Asked(kind, astuple(features), list(_judged(hits, evidence)))
@@ -82,9 +82,10 @@ def asked(corpus: Corpus, store: str, *, cache: str | None = None, seed: int = 0
 
 
 def _judged(hits: Sequence[Hit], evidence: Sequence[str]) -> Iterator[tuple[float, float, bool]]:
-    best = max(map(score_judged, hits), default=0.0)
-    for rank, hit in enumerate(hits[:_HITS]):
-        yield float(np.log1p(rank)), best - score_judged(hit), bool({*hit.turn_ids} & {*evidence})
+    judged = as_judged(hits)
+    best = max((hit.score for hit in judged), default=0.0)
+    for rank, hit in enumerate(judged[:_HITS]):
+        yield float(np.log1p(rank)), best - hit.score, bool({*hit.turn_ids} & {*evidence})
 
 
 def _other_speaker(question: str, speakers: Sequence[str]) -> str | None:

@@ -139,18 +139,18 @@ class ConfidentRetriever(WrappingRetriever):
     ) -> Result:
         """See ``Retriever``; the hits have their ``confidence``."""
         found = self._retriever.retrieve(query, space, as_of=as_of, top_k=max(top_k, READ))
-        scores = [score_judged(hit) for hit in found.hits]
+        judged = as_judged(found.hits)
         if self.confidence is None:  # a search for more hits of the same question tells nothing new
-            judged = as_judged(found.hits)[:READ]
-            features = features_of(query, judged, self._speakers_of(space, [hit.node_id for hit in judged]))
+            best = sorted(judged, key=lambda hit: -hit.score)[:READ]
+            features = features_of(query, best, self._speakers_of(space, [hit.node_id for hit in best]))
             self._odds = None if features is None else log_odds(features)
             self.confidence = 0.0 if self._odds is None else probability(self._odds)
         if self._odds is None or not found.hits:
             return replace(found, hits=found.hits[:top_k])
-        best = max(scores)
+        highest = max(hit.score for hit in judged)
         hits = [
-            replace(hit, confidence=self._of_hit(rank, best - score))
-            for rank, (hit, score) in enumerate(zip(found.hits[:top_k], scores, strict=False))
+            replace(hit, confidence=self._of_hit(rank, highest - same.score))
+            for rank, (hit, same) in enumerate(zip(found.hits[:top_k], judged, strict=False))
         ]
         return replace(found, hits=tuple(hits))
 
@@ -162,14 +162,10 @@ class ConfidentRetriever(WrappingRetriever):
         )
 
 
-def score_judged(hit: Hit) -> float:
-    """The score without what v2 adds for looked-up words, which tells nothing of whether there is an answer."""
-    return hit.score - hit.signals.get("looked_up", 0.0)
-
-
 def as_judged(hits: Sequence[Hit]) -> list[Hit]:
-    """The hits as they are judged: with these scores, best first."""
-    return sorted((replace(hit, score=score_judged(hit)) for hit in hits), key=lambda hit: -hit.score)
+    """The hits without what v2 adds for looked-up words, which tells nothing of whether there is an answer."""
+    added = [hit.signals.get("looked_up", 0.0) for hit in hits]
+    return [replace(hit, score=hit.score - more) if more else hit for hit, more in zip(hits, added, strict=True)]
 
 
 @lru_cache(maxsize=4_096)  # a conversation has few speakers
