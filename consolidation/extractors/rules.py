@@ -39,7 +39,7 @@ from locigraph.kg.language.languages import ENGLISH, language_of
 from locigraph.kg.language.terms import content_words, stem, terms
 from locigraph.kg.language.tokens import telling_signs, words
 from locigraph.kg.text_caches import cached
-from locigraph.kg.types import NodeId, Turn
+from locigraph.kg.types import NodeId, Turn, states_same
 
 # Sentences with fewer content words are not meaningful on their own.
 _MIN_TERMS = 3
@@ -50,6 +50,10 @@ _OF_PAST = re.compile(
     r"\b(\w{3,}ed|was|were|went|had|did|got|made|took|saw|met|came|found|bought|gave|told|won|lost|began|left|felt"
     r"|taught|built|wrote|read|ran|spent|brought|chose|drove|flew|grew|held|kept|knew|led|sold|sent|sang|swam|wore)\b",
     re.IGNORECASE,
+)
+
+_CORRECTING = re.compile(
+    r"\b(?:sorry|i mean|i meant|actually|correction|rather|oops|wait|make that|no,)", re.IGNORECASE
 )
 
 # Words that do not change what a fact says; all others count, in their order: "before", "with" and "not" too.
@@ -96,7 +100,7 @@ class RuleExtractor:
         }
         updated = set()
         reading = _read(turn, self._names)
-        for number, (draft, is_event, slot, corrected) in enumerate(reading.memorable):
+        for number, (draft, is_event, slot, corrected, is_corrected) in enumerate(reading.memorable):
             ref = f"n{number}"
             repeated = known.get(_statement(with_days(draft, turn)))
             if repeated is not None:
@@ -104,7 +108,7 @@ class RuleExtractor:
                     operations.append(UpdateNode(repeated.id))
                     updated.add(repeated.id)
                 continue
-            if slot is not None:
+            if slot is not None and (is_corrected or not slot.is_favourite(turn.speaker)):
                 operations = _without_corrected(operations, slot, ref)
             attributes = {"speaker": turn.speaker} | ({} if slot is None else {"slot": slot.name, "value": slot.value})
             node_type = "event_node" if is_event else "knowledge_node"
@@ -182,19 +186,42 @@ def short_label(text: str) -> str:
     return " ".join(content_words(text)[:6])[:100] or text[:60]
 
 
-def _corrected(nodes: Mapping[NodeId, ContextNode], values: tuple[str, str], speaker: str) -> list[NodeId]:
+def _corrected(nodes: Mapping[NodeId, ContextNode], corrected: _Correction, speaker: str) -> list[NodeId]:
     """The only one of some nodes that has the old value of a correction and not the new one; nothing if several have.
 
-    The name of the speaker, which all facts have, is no value.
+    It must be about the same: have the value in a slot, or share a word with the correction beside both values; unless
+    the old value itself has ended. The name of the speaker, which all facts have, is no value.
     """
-    new, old = (f" {' '.join(words(value))} " for value in values)
+    new, old = (f" {' '.join(words(value))} " for value in (corrected.new, corrected.old))
+    about = {*terms(corrected.words)} - {*terms(f"{corrected.new} {corrected.old} {speaker}")}
     found = []
     for id_, node in nodes.items():
         text = undated(node.description).replace(speaker, "")
         said = f" {' '.join(words(text))} "
-        if old in said and new not in said:
+        is_value = states_same(node.attributes.get("value"), corrected.old)
+        is_about = corrected.has_ended or is_value or not about.isdisjoint(terms(text))
+        if old in said and new not in said and is_about:
             found.append(id_)
     return found if len(found) == 1 else []
+
+
+class _Correction(NamedTuple):
+    """A new value in place of an old one, both in lower case, with the words in which this is said.
+
+    Attributes:
+        words: The sentence, and the one before it.
+        before: The one before it.
+    """
+
+    new: str
+    old: str
+    words: str
+    before: str
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the old value itself has ended: "Lune has closed. It's now Orbit"."""
+        return self.old not in self.words.removeprefix(self.before).lower()
 
 
 class _Memorable(NamedTuple):
@@ -204,13 +231,15 @@ class _Memorable(NamedTuple):
         draft: The sentence in the third person.
         is_event: Whether it contains a time expression.
         slot: The slot that it states; None if it states none.
-        corrected: The new and the old value, if it is a correction.
+        corrected: The new and the old value, if it names both.
+        is_correction: Whether it has words of a correction, such as "sorry".
     """
 
     draft: str
     is_event: bool
     slot: Slot | None
-    corrected: tuple[str, str] | None
+    corrected: _Correction | None
+    is_correction: bool
 
 
 class _Reading(NamedTuple):
@@ -236,7 +265,8 @@ def _memorable(turn: Turn) -> list[_Memorable]:
     if language_of(turn.text) is not ENGLISH:
         said = said_verbatim(turn, at_least=_MIN_TERMS, is_long=is_long)
         return [
-            _Memorable(draft[:_MAX_DRAFT], has_time, None, None) for draft, has_time in islice(said, _MAX_MEMORABLE)
+            _Memorable(draft[:_MAX_DRAFT], has_time, None, None, False)
+            for draft, has_time in islice(said, _MAX_MEMORABLE)
         ]
     day = turn.spoken_at.date() if turn.spoken_at else None
     before = ""
@@ -245,11 +275,13 @@ def _memorable(turn: Turn) -> list[_Memorable]:
         is_told = _OF_SPEAKER.search(sentence) or (not is_long and _OF_PAST.search(sentence))
         if sentence.endswith("?") or sentence.startswith(">") or (is_long and not is_told):
             continue
-        slot, corrected = stated_slot(own_words, turn.speaker), corrected_value(own_words, after=after)
+        slot, values = stated_slot(own_words, turn.speaker), corrected_value(own_words, after=after)
+        corrected = None if values is None else _Correction(*values, f"{after} {own_words}", after)
         is_news = slot is not None or (corrected is not None and not is_long)
         if is_news or (is_told and len(terms(sentence)) >= _MIN_TERMS):
             draft = in_third_person(sentence, turn.speaker, own_words)[:_MAX_DRAFT]
-            memorable.append(_Memorable(draft, bool(resolve_times(sentence, day)), slot, corrected))
+            has_time, corrects = bool(resolve_times(sentence, day)), _CORRECTING.search(own_words) is not None
+            memorable.append(_Memorable(draft, has_time, slot, corrected, corrects))
         if len(memorable) == _MAX_MEMORABLE:
             break
     return memorable

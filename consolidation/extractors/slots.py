@@ -39,7 +39,10 @@ _NO_FAVOURITE = (
 _SLOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "home",
-        re.compile(rf"{_I_AM} (?:(?:live|living)(?: now| back| over)* in|moved(?: now| back| over)* to) {_PLACE}"),
+        re.compile(
+            rf"{_I_AM} (?:(?:live|living)(?: now| back| over)* in|(?P<moved>moved)(?: now| back| over)* to) {_PLACE}"
+            r"(?!['’]s|\w)"
+        ),
     ),
     ("work", re.compile(rf"(?:{_WORKING}|\b[Mm]y (?:new|current) job)(?: now)? (?:is )?as an? {_WORK}")),
     (
@@ -93,6 +96,19 @@ _ATTRIBUTES = (
 _NO_THING = STOP_WORDS.union(
     words("name thing one point time day problem question answer best worst first last next other same idea truth")
 )
+# Of a work or a trip there may be several: "my favourite part is the ending".
+_RELATIVE = words("part bit thing scene character memory moment one quote line chapter episode")
+# Before the owner: what the value is an attribute of, "the owner of the shop", "the appointment at the bank".
+_HEAD = re.compile(r"(?P<head>[A-Za-z][\w-]{1,30} (?:of|for|with|at|in|to|from|on|by|about)) $")
+# Words before such a preposition that are no thing: "I think of the shop", "it is in the shop".
+_NO_HEAD = STOP_WORDS.union(words("say says said think thinks thought know knows heard hear now note"))
+# Of several people and pets each may be new.
+_SEVERAL = words(
+    "teammate colleague coworker kitten puppy dog cat friend neighbour neighbor baby student member roommate flatmate"
+    " classmate intern hire recruit hen chicken fish"
+)
+# What one still has after one has given it.
+_NO_GIFT = words("number email address advice word regards love attention opinion news details contact recipe thanks")
 # What several people have at a time, also where one says "the".
 _SHARED = words(
     "flu cold measles mumps covid virus fever cough hiccups shivers job right power chance rest most morning afternoon "
@@ -150,9 +166,25 @@ _NO_PLACE = frozenset(
         "firefox", "ubuntu", "fedora", "debian", "notion", "excel", "java", "rust", "iphone",
     )
 )  # fmt: skip
-# Work that people do beside other work.
+# What one moves to without living there: "to Figma for my drawings", "to Verizon, since my plan was too expensive".
+_NO_MOVE = re.compile(
+    r"\bfor (?:my|our|the|all|every) "
+    r"(?!(?:\w+ )?(?:job|work|studies|degree|family|kids|children|husband|wife|partner)\b)"
+    r"|\b(?:plan|app|subscription|provider|carrier|contract|account|software|tool|diet|newsletter|version|pricing"
+    r"|platform|seat|row)\b",
+    re.IGNORECASE,
+)
+_IMAGINED = re.compile(
+    r"\b(?:in|of) (?:the|a|an|my|this|that|our) (?:\w+ )?"
+    r"(?:game|book|novel|story|dream|film|movie|series|play|campaign)\b"
+    r"|\bmy (?:character|avatar)\b",
+    re.IGNORECASE,
+)
+# Work that people do beside other work, or for a while.
 _BESIDES = re.compile(
-    rf"\b(?:volunteer\w*|part[- ]time|on the side|weekends?|evenings?|temporar\w+|(?:{'|'.join(WEEKDAYS)})s)\b",
+    rf"\b(?:volunteer\w*|part[- ]time|on the side|weekends?|evenings?|temporar\w+|(?:{'|'.join(WEEKDAYS)})s"
+    r"|tonight|besides?|beside|as well|on top of|second job|freelanc\w+"
+    r"|for (?:the|a|one|two|three|a few|some) (?:\w+ )?(?:summer|winter|season|day|night|week|month)s?)\b",
     re.IGNORECASE,
 )
 # Separators before which the clause of a statement does not reach, and words in it that make the statement untrue.
@@ -202,6 +234,10 @@ class Slot(NamedTuple):
         """Whether it is one of the speaker's own, such as a home, of which each statement ends the one before."""
         return self.name.removeprefix(f"{speaker}:").partition(":")[0] in _PERSONAL
 
+    def is_favourite(self, speaker: str) -> bool:
+        """Whether it is a favourite of the speaker."""
+        return self.name.startswith(f"{speaker}:favourite")
+
     def differs(self, attributes: Attributes) -> bool:
         """Whether a fact with these attributes has another value of the slot, and not only a longer or shorter one."""
         return attributes.get("slot") == self.name and not states_same(attributes.get("value"), self.value)
@@ -216,6 +252,7 @@ def stated_slot(sentence: str, speaker: str) -> Slot | None:
     sentence = sentence[:_LONGEST]
     if _NOT_NOW.search(sentence):
         return None
+    is_imagined = _IMAGINED.search(sentence) is not None
     for name, pattern in _SLOTS:
         for match in pattern.finditer(sentence):
             before = sentence[: match.start()]
@@ -224,7 +261,11 @@ def stated_slot(sentence: str, speaker: str) -> Slot | None:
             is_denied = _DENIED.search(_last(_CLAUSE, before)) or _DENIED.search(value)
             if is_denied or _is_reported(before, sentence[match.end() :]):
                 continue
-            if name == "home" and value.split()[0] in _NO_PLACE:
+            if name == "home" and (value.split()[0] in _NO_PLACE or is_imagined):
+                continue
+            if groups.get("moved") and _NO_MOVE.search(sentence, match.end()):
+                continue
+            if name == "favourite" and groups["what"].lower() in _RELATIVE:
                 continue
             if name == "work" and (value.split()[-1] in _NO_WORKER or _BESIDES.search(sentence)):
                 continue
@@ -249,16 +290,22 @@ def _stated_attribute(sentence: str, speaker: str) -> Slot | None:
                 continue
             if name in ("holder", "given") and (thing[-1] in _SHARED or _ALSO.search(f"{match[0]}{after[:40]}")):
                 continue
+            if name == "given" and thing[-1] in _NO_GIFT:
+                continue
             owner = (groups.get("owner") or "the").lower()
             whose = "" if owner in ("the", "my", "our") else f"{owner}:"
+            head = _HEAD.search(before)
+            if head is not None and head["head"].split()[0].lower() not in _NO_HEAD:
+                whose = f"{head['head'].lower()} {whose}"
             what = f":{whose}{' '.join(map(stem, thing))}" if thing else ""
             if _FOR_SOME.match(after):
                 continue
             clause = f"{_last(_REPORT, before)}{match[0]}{_REPORT.split(after, maxsplit=1)[0]}"
-            is_change = bool(
-                groups.get("fresh") or name == "given" or _CHANGED.search(clause) or _UNLIKE.search(clause)
-            )
             aspect = _aspect(name, groups.get("how"), value)
+            # Another thing may be new, such as a second bakery.
+            is_fresh = groups.get("fresh") and aspect not in ("start", "end", "arrival", "called")
+            is_fresh = is_fresh and not (thing and thing[-1] in _SEVERAL)
+            is_change = bool(is_fresh or name == "given" or _CHANGED.search(clause) or _UNLIKE.search(clause))
             return Slot(f"{speaker}:{aspect}{_kind(aspect, value, after)}{what}", value, is_change)
     return None
 
@@ -305,7 +352,8 @@ def corrected_value(sentence: str, *, after: str = "") -> tuple[str, str] | None
     gone, now = _GONE.match(after[:_LONGEST].strip()), _INSTEAD.match(sentence.strip())
     if gone and now and not _NOT_NOW.search(sentence) and not _NOT_NOW.search(after):
         new, old = (match["value"].strip(" .,:").lower() for match in (now, gone))
-        return None if new == old else (new, old)
+        is_same_kind = new[:1].isdigit() == old[:1].isdigit()
+        return (new, old) if new != old and is_same_kind else None
     match = _CORRECTED.search(sentence)
     if match is None or _NOT_NOW.search(sentence) or not _CORRECTS.search(sentence, 0, match.start()):
         return None

@@ -81,8 +81,8 @@ _UNIT = "(?:day|week|weekend|month|year)"
 _NEARBY = 120
 _TENSE_CLAUSE_BORDER = re.compile(r"(?<!\b[dm]r)(?<!\bmrs)[.!?;:,\n]| (?:but|because) ")
 _PAST_VERB = re.compile(
-    r"\b(?:(?!excited|scheduled|supposed|indeed|hundred)\w{3,}ed|(?:was|were)(?: going to)?|(?<!ve )got|won(?![’'])"
-    r"|went|had|did|made|took|saw|met|came|found|bought|gave|told|said|lost|began|left|felt|taught|built|wrote|ran|spent"
+    r"\b(?:(?<!\bget )(?<!\bgetting )(?!excited|scheduled|supposed|indeed|hundred)\w{3,}ed"
+    r"|(?:was|were)(?: going to)?|(?<!ve )got|won(?![’'])|went|had|did|made|took|saw|met|came|found|bought|gave|told|said|lost|began|left|felt|taught|built|wrote|ran|spent"
     r"|brought|chose|drove|flew|grew|held|kept|knew|led|sold|sent|sang|swam|wore|ate|fell|heard|thought|caught|broke|slept"
     r"|been|seen|done|gone|(?:was|were|had|did|have|has)n[’']t)\b"
 )
@@ -102,6 +102,12 @@ _SCHEDULED = re.compile(
 _FUTURE_SIGN = re.compile(
     r"\b(?:(?:have|[’']ve got) (?:an?|my|the)|see (?:my|the|you)|appointments?|due|plan(?:s|ning)?|next(?! to))\b"
 )
+# What is done before a day that it is about: "I booked a flight on 5 June", "we decided to go in May".
+_AHEAD = re.compile(
+    r"\b(?:book|buy|bought|order|plan|schedul|reserv|sign|regist|ticket|invit|decid|agree|arrang|appl|offer|promis|hir"
+    r"|rent|accept|announc|postpon|mov|set|got|told|said|heard|thought|found out|for|until|till|going to|due)\w*\b"
+)
+_FAR = timedelta(days=120)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,9 +243,33 @@ def time_rules() -> tuple[Rule, ...]:
         (r"\bhalf a year ago\b", lambda m, d: _month_offset(d, -6)),
         # Not "past year", which may be the last twelve months.
         (r"\b(last|past(?! year)|this|next) (week|weekend|month|year)\b", lambda m, d: UNITS[m[2]](d, _STEPS[m[1]])),
+        (
+            rf"\b(?:on (?:the )?)?{_NUMERAL}(?: of)? {_SHORT_MONTH},? (?:of )?(last|this|next) year\b",
+            lambda m, d: _day(d.year + _STEPS[m[3]], _month_number(m[2]), int(m[1])),
+        ),
+        (
+            rf"\b(?:on )?{_SHORT_MONTH} {_NUMERAL},? (?:of )?(last|this|next) year\b",
+            lambda m, d: _day(d.year + _STEPS[m[3]], _month_number(m[1]), int(m[2])),
+        ),
+        (
+            rf"\b(?:in|during|since|by|early|late) {_MONTH},? (?:of )?(last|this|next) year\b",
+            lambda m, d: _month(d.year + _STEPS[m[2]], _month_number(m[1])),
+        ),
+        (
+            rf"\b(last|this|next) year,? on (?:the )?{_NUMERAL}(?: of)? {_SHORT_MONTH}(?!\w)",
+            lambda m, d: _day(d.year + _STEPS[m[1]], _month_number(m[3]), int(m[2])),
+        ),
+        (
+            rf"\b(last|this|next) year,? on {_SHORT_MONTH} {_NUMERAL}\b",
+            lambda m, d: _day(d.year + _STEPS[m[1]], _month_number(m[2]), int(m[3])),
+        ),
+        (
+            rf"\b(last|this|next) year,? in {_MONTH}\b",
+            lambda m, d: _month(d.year + _STEPS[m[1]], _month_number(m[2])),
+        ),
         (r"\bthis past weekend\b", lambda m, d: _weekend(d, -1)),
         (rf"\b(?:last|past|this past) {_SHORT_WEEKDAY}{_NO_DATE}", lambda m, d: weekday_from(d, m[1], -1)),
-        (rf"\bon {_SHORT_WEEKDAY}{_NO_DATE}", lambda m, d: weekday_from(d, m[1], 1 if _tense(m) == "future" else -1)),
+        (rf"\bon {_SHORT_WEEKDAY}{_NO_DATE}", lambda m, d: weekday_from(d, m[1], 1 if _is_future(m) else -1)),
         (
             rf"\b{_NO_DAY_AFTER}{_WEEKDAY}{_NO_DATE}(?=(?: (?:morning|afternoon|evening|night)\b)?(?:[.!?,;:\n]|$))",
             lambda m, d: (
@@ -271,11 +301,11 @@ def time_rules() -> tuple[Rule, ...]:
         ),
         (
             rf"(?<!\d[.,])\b{_NUMERAL}(?: of)? {_SHORT_MONTH}(?!\w){_NO_YEAR}",
-            lambda m, d: None if _is_verb(m, m[2]) else _nearest_days(d, m[2], int(m[1]), int(m[1])),
+            lambda m, d: None if _is_verb(m, m[2]) else _nearest_days(d, m[2], int(m[1]), int(m[1]), _side(m)),
         ),
         (
             rf"\b{_SHORT_MONTH} {_NUMERAL}\b{_NO_YEAR}",
-            lambda m, d: None if _is_verb(m, m[1]) else _nearest_days(d, m[1], int(m[2]), int(m[2])),
+            lambda m, d: None if _is_verb(m, m[1]) else _nearest_days(d, m[1], int(m[2]), int(m[2]), _side(m)),
         ),
         (
             rf"\b(?:in|during|between|from) {_MONTH}{_AND}{_MONTH}\b(?!,? (?:\d|of \d))",
@@ -283,7 +313,7 @@ def time_rules() -> tuple[Rule, ...]:
         ),
         (
             rf"\b(?:in|during|since|by|early|late) {_MONTH}\b(?!,? (?:\d|of \d))",
-            lambda m, d: _nearest_month(d, m[1], 0),
+            lambda m, d: _nearest_month(d, m[1], 0, _side(m)),
         ),
     ]
     rules = [(re.compile(p), read, False) for p, read in absolute]
@@ -307,6 +337,27 @@ def _tense(match: re.Match[str]) -> Literal["past", "future"] | None:
     if planned and not _PAST_VERB.search(clause, 0, planned.start()):
         return "future"
     return "past" if before else None
+
+
+def _is_future(match: re.Match[str]) -> bool:
+    """Whether the words before an expression, or else those after it in its clause, speak of the future."""
+    tense = _tense(match)
+    if tense is not None:
+        return tense == "future"
+    after = _TENSE_CLAUSE_BORDER.split(match.string[match.end() : match.end() + _NEARBY], maxsplit=1)[0]
+    future, past = _FUTURE_VERB.search(after), _PAST_VERB.search(after)
+    return future is not None and (past is None or future.start() < past.start())
+
+
+def _side(match: re.Match[str]) -> Literal[-1, 0, 1]:
+    """On which side of the day of speaking a date without a year lies, by the tense of its clause; 0 if not clear.
+
+    What was booked, bought or planned may lie ahead. The past counts only where the nearest such date is far ahead.
+    """
+    if _is_future(match):
+        return 1
+    before = match.string[max(0, match.start() - _NEARBY) : match.start()]
+    return -1 if _tense(match) == "past" and not _AHEAD.search(before) else 0
 
 
 def _is_verb(match: re.Match[str], month: str) -> bool:
@@ -400,14 +451,18 @@ def _day_of_week(day: date, name: str, week: str) -> Days:
     return _offset(monday, WEEKDAYS.index(name))
 
 
-def _nearest_month(day: date, name: str, direction: int) -> Days:
+def _nearest_month(day: date, name: str, direction: int, side: int = 0) -> Days:
+    """The nearest month of a name, after or before the present one by ``direction``; or not beyond it by ``side``."""
     month = _month_number(name)
     years = [day.year - 1, day.year, day.year + 1]
     if direction < 0:
         years = [y for y in years if (y, month) < (day.year, day.month)][-1:]
     elif direction > 0:
         years = [y for y in years if (y, month) > (day.year, day.month)][:1]
-    nearest = min(years, key=lambda y: abs((y - day.year) * 12 + month - day.month))
+    apart = {y: (y - day.year) * 12 + month - day.month for y in years}
+    nearest = min(years, key=lambda y: abs(apart[y]))
+    if side > 0 or abs(apart[nearest]) >= _FAR.days / 30:
+        nearest = min((y for y in years if apart[y] * side >= 0), key=lambda y: abs(apart[y]))
     return _month(nearest, month)
 
 
@@ -418,11 +473,15 @@ def _months(day: date, first: str, last: str) -> Days | None:
     return begin, end
 
 
-def _nearest_days(day: date, name: str, first: int, last: int) -> Days | None:
+def _nearest_days(day: date, name: str, first: int, last: int, side: int = 0) -> Days | None:
     month = _month_number(name)
     years = [y for y in (day.year - 1, day.year, day.year + 1) if last <= monthrange(y, month)[1]]
     candidates = [(date(y, month, first), date(y, month, last)) for y in years if first <= last]
-    return min(candidates, key=lambda c: abs((c[0] - day).days)) if candidates else None
+    nearest = min(candidates, key=lambda c: abs(c[0] - day), default=None)
+    if nearest is not None and (side > 0 or abs(nearest[0] - day) >= _FAR):
+        on_side = [each for each in candidates if (each[0] - day).days * side >= 0]
+        return min(on_side or candidates, key=lambda c: abs(c[0] - day))
+    return nearest
 
 
 def _to_the_day(day: date, unit: str, number: int) -> Days | None:

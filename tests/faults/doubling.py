@@ -166,7 +166,7 @@ CALLED_BY = {
     "kg.language.dates.time_rules": "dates",
     "kg.language.question_times._rules": "queries",
     "consolidation.change._mention": "consolidation",
-    "consolidation.insights._by_person": "insights",
+    **{f"consolidation.insights.{name}": "insights" for name in ("_by_person", "_affirmed")},
     "consolidation.linking.mentions_of": "links",
     "consolidation.llm._refused_parameter": "refusal",
     "kg.language.foreign_times.names_a_time": "foreign names",

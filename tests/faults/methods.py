@@ -174,6 +174,7 @@ _MEMORY: Mapping[str, Callable[[Any, Place], Any]] = {
     "recall_at_once": lambda memory, at: memory.recall_at_once([{"question": _QUESTION, "user": at.name}] * 2),
     "state": lambda memory, at: memory.state(),
     "is_rebuilding": lambda memory, at: memory.is_rebuilding(at.name),
+    "is_being_added": lambda memory, at: memory.is_being_added([at.name]),
     "warm_up": lambda memory, at: memory.warm_up(),
     "notes": lambda memory, at: memory.notes(at.name),
     "profile": lambda memory, at: memory.profile(space=at.name),

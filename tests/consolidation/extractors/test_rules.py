@@ -378,6 +378,28 @@ def test_a_turn_of_more_than_600_characters_is_an_exposition(size: int, is_kept:
     assert bool(drafts(text)) == is_kept
 
 
+@pytest.mark.parametrize(
+    ("fact", "said"),
+    [
+        ("Ann was born in Paris and grew up there", "Actually I prefer Rome, not Paris, for our holiday."),
+        ("Ann's brother Bob taught Ann to ride a bike", "It's Mia, not Bob, who called me yesterday."),
+        ("Ann runs 5 km every Sunday with Mia", "Sorry, I meant 3, not 5, for the eggs in my cake."),
+        ("Ann's brother Tom lives in Leeds", "Tom has left. It's now 10 and I'm tired."),
+    ],
+)
+def test_a_correction_of_something_else_ends_no_fact_that_has_the_old_word(fact: str, said: str) -> None:
+    held = ContextNode(NodeId("held"), "knowledge_node", fact, {"speaker": "Ann"})
+    assert not any(
+        isinstance(op, SupersedeNode) for op in RULES.plan(make_turn(0, said), Context((held,), ())).operations
+    )
+
+
+def test_two_favourites_of_one_turn_stand_side_by_side_unless_one_corrects_the_other() -> None:
+    text = "In book one my favourite hero is Sam. {} my favourite hero is Faramir."
+    assert len(drafts(text.format("In book two"))) == 2
+    assert len(drafts(text.format("Sorry,"))) == 1
+
+
 def test_what_has_ended_by_a_sentence_is_replaced_by_what_the_next_one_names() -> None:
     held = ContextNode(NodeId("held"), "knowledge_node", "Ann goes to Lune for coffee", {"speaker": "Ann"})
     plan = RULES.plan(make_turn(0, "Lune has closed. It's now Orbit."), Context((held,), ()))

@@ -25,6 +25,17 @@ def replaces(first: str, second: str) -> bool:
         ("The exam is on Monday.", "The exam is on Tuesday for the others, actually."),
         ("The flat costs 900 a month.", "The flat costs 30 a month for heating now."),
         ("I work as a nurse.", "I work as a team."),
+        ("I work as a nurse.", "Tonight I'm working as a DJ at a wedding."),
+        ("I work as a nurse.", "I got a job as a waiter for the summer."),
+        ("I live in Leeds.", "I moved to Figma for my drawings."),
+        ("I live in Leeds.", "I moved to Verizon last month because my old plan was too expensive."),
+        ("I live in Leeds.", "In the game, I live in Whiterun."),
+        ("I gave my number to Tom.", "I gave my number to Bob."),
+        ("Our new kitten is called Milo.", "Our new kitten is called Otto."),
+        ("The bakery opens at 8.", "The new bakery opens at 7."),
+        ("The name of the shop is Lune.", "The owner of the shop is now Tom."),
+        ("The capacity of the tent is 4.", "The price of the tent is now 200."),
+        ("My favourite part is the ending.", "My favourite part is the food trucks."),
     ],
 )
 def test_what_stands_beside_an_earlier_value_does_not_end_it(first: str, second: str) -> None:
@@ -53,6 +64,9 @@ def test_what_stands_beside_an_earlier_value_does_not_end_it(first: str, second:
         ("I work at Acme.", "I started a new job at Globex."),
         ("I work for Acme.", "I work at Globex now."),
         ("I live in Rome.", "I moved to Oslo."),
+        ("I live in Rome.", "I moved to Oslo for my new job."),
+        ("The owner of the shop is Tom.", "The owner of the shop is Lia now."),
+        ("My new rent is 900.", "My new rent is 950."),
     ],
 )
 def test_a_plain_change_ends_what_was_said_before(first: str, second: str) -> None:

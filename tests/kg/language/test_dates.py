@@ -335,12 +335,39 @@ def test_relative_words_of_a_question_count_when_they_name_days_of_a_week_months
         ("It was 12/25/2024", "2025-01-03", "2024-12-25"),
         ("Das war am 3.9.2024.", "2025-01-03", "2024-09-03"), ("See you May 2!", "2024-04-20", "2024-05-02"),
         ("The March 12 meeting", "2024-03-01", "2024-03-12"),
+        ("I broke my leg on 5 May last year", "2024-03-02", "2023-05-05"),
+        ("We leave on May 5th of next year", "2024-03-02", "2025-05-05"),
+        ("Last year, on 5 May, I fell", "2024-03-02", "2023-05-05"),
+        ("We broke up on 20 June", "2024-01-10", "2023-06-20"),
+        ("I booked a flight on 20 June", "2024-01-10", "2024-06-20"),
+        ("I will fly on 20 May", "2024-11-10", "2025-05-20"),
+        ("On Friday I'm flying to Rome", "2024-01-02", "2024-01-05"),
+        ("The concert on Friday will be great", "2024-01-02", "2024-01-05"),
+        ("On Friday I told Tom I will come", "2024-01-02", "2023-12-29"),
         ("We were born March 3rd in Rome", "2024-03-01", "2024-03-03"),
     ],
 )  # fmt: skip
 def test_short_names_bare_weekdays_and_dates_in_numbers_are_read(text: str, spoken_on: str, day: str) -> None:
     (found,) = resolve_times(text, date.fromisoformat(spoken_on))
     assert found.first == found.last == date.fromisoformat(day)
+
+
+@pytest.mark.parametrize(
+    ("text", "spoken_on", "month"),
+    [
+        ("In May last year I broke my leg", "2024-01-02", "2023-05"),
+        ("We are moving in May next year", "2024-03-02", "2025-05"),
+        ("Last year in May I fell", "2024-03-02", "2023-05"),
+        ("I graduated in June", "2024-01-10", "2023-06"),
+        ("I graduated in March", "2024-01-10", "2024-03"),  # too near to be sure
+        ("We will move to Rome in May", "2024-11-20", "2025-05"),
+        ("We planned to move in June", "2024-01-10", "2024-06"),
+    ],
+)
+def test_a_month_has_the_year_that_is_named_or_that_of_the_tense(text: str, spoken_on: str, month: str) -> None:
+    (found,) = resolve_times(text, date.fromisoformat(spoken_on))
+    assert found.first == date.fromisoformat(f"{month}-01")
+    assert found.last.isoformat().startswith(month)
 
 
 @pytest.mark.parametrize(
