@@ -82,7 +82,8 @@ _NEARBY = 120
 _TENSE_CLAUSE_BORDER = re.compile(r"(?<!\b[dm]r)(?<!\bmrs)[.!?;:,\n]| (?:but|because) ")
 _PAST_VERB = re.compile(
     r"\b(?:(?<!\bget )(?<!\bgetting )(?!excited|scheduled|supposed|indeed|hundred)\w{3,}ed"
-    r"|(?:was|were)(?: going to)?|(?<!ve )got|won(?![’'])|went|had|did|made|took|saw|met|came|found|bought|gave|told|said|lost|began|left|felt|taught|built|wrote|ran|spent"
+    r"|(?:was|were)(?: going to)?|(?<!ve )got|won(?![’'])|went|had|did|made|took|saw|met|came|found"
+    r"|bought|gave|told|said|lost|began|left|felt|taught|built|wrote|ran|spent"
     r"|brought|chose|drove|flew|grew|held|kept|knew|led|sold|sent|sang|swam|wore|ate|fell|heard|thought|caught|broke|slept"
     r"|been|seen|done|gone|(?:was|were|had|did|have|has)n[’']t)\b"
 )
