@@ -77,8 +77,11 @@ LIST_RULES: tuple[ListRule, ...] = (
     ListRule("titles", re.compile(r"[\"“]([A-Z][^\"“”]{1,60})[\"”]")),
 )
 _CLAUSE_BORDER = re.compile(r"[.!?;:,\n]| (?:but|because|though|although) ")
-_CANCEL = re.compile(
-    r"\b(?:cancel|avoid|hat(?:e|es|ed|ing)\b|dislik|stopp?\w{0,3}\b|quit|g[ai]ve[sn]? up)", re.IGNORECASE
+_CANCEL = re.compile(r"\b(?:cancel|avoid|hat(?:e|es|ed|ing)\b|dislik|quit(?:s|ting)?\b)", re.IGNORECASE)
+_RELATIVE = (
+    "brother|sister|sibling|mother|father|mum|mom|dad|parents?|son|daughter|kids?|child|children|wife|husband|partner"
+    "|girlfriend|boyfriend|friends?|cousin|uncle|aunt|niece|nephew|grand\\w+|boss|colleagues?|neighbou?rs?|room-?mates?"
+    "|flat-?mates?|teacher|students?"
 )
 _NEARBY = 200  # most characters of a clause before or after a match; the limit keeps the time linear in the text
 
@@ -155,15 +158,15 @@ def _lists(seen: Snapshot, person: str, rows: Sequence[int]) -> Iterator[Insight
 def _affirmed(rule: ListRule, text: str, person: str) -> Iterator[str]:
     """The things that a rule finds in a text, without those in a clause with a negation or a word such as "cancel".
 
-    Those of "Ann's brother" are not Ann's: the last that is named before the match must be the person.
+    Those of "Ann's brother" are not Ann's, if he is the last that is named before the match.
     """
-    named = re.compile(rf"(?<!\w){re.escape(person)}(?!\w)(?P<other>['’]s? \w)?", re.IGNORECASE)
+    named = re.compile(rf"(?<!\w){re.escape(person)}(?!\w)(?P<other>['’]s? (?:\w+ )?(?:{_RELATIVE})\b)?", re.I)
     borders = [0, *(end.end() for end in _CLAUSE_BORDER.finditer(text)), len(text)]
     for match in rule.pattern.finditer(text):
         name = next(group for group in match.groups() if group)
         begin = max(borders[bisect_right(borders, match.start()) - 1], match.start() - _NEARBY)
         before = [*named.finditer(text, max(0, match.start() - _NEARBY), match.start())]
-        if not before or before[-1]["other"]:
+        if before and before[-1]["other"]:
             continue
         clause = text[begin : min(borders[bisect_left(borders, match.end())], match.end() + _NEARBY)]
         # A title may hold a negation of its own: "No Country for Old Men".

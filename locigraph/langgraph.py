@@ -35,6 +35,8 @@ from locigraph.retrieval.protocols import MAX_TOP_K
 
 _KEY, _VALUE, _CREATED, _UPDATED, _IS_INDEXED = "key", "value", "created", "updated", "is_indexed"
 _MOST_LETTERS = 200
+_MOST_FIELDS = 50
+_MOST_KEYS = 1_000  # that a filter may name
 _FIELD = "value."  # before the name of a field by which items are filtered
 _OTHER = "other."  # before the name of one that is there but cannot be compared
 
@@ -127,11 +129,11 @@ class MemoryStore(BaseStore):
             at = datetime.now(UTC)
             now = at.isoformat()
             made = before[0].metadata[_CREATED] if before else now
-            fields = {
-                f"{_FIELD if _is_compared(value) else _OTHER}{name}": value if _is_compared(value) else True
-                for name, value in op.value.items()
-                if value is not None
+            fields: dict[str, Any] = {
+                f"{_FIELD}{name}": value for name, value in op.value.items() if _is_compared(value)
             }
+            others = [name for name, value in op.value.items() if value is not None and not _is_compared(value)]
+            fields |= {f"{_OTHER}{name}": True for name in others[: max(0, _MOST_FIELDS - len(fields))]}
             is_indexed = op.index is not False
             memory.add(
                 space=space,
@@ -181,8 +183,10 @@ class MemoryStore(BaseStore):
             named = [turn for hit in hits if hit.space == space for turn in hit.turn_ids]
             keys = [turn.metadata[_KEY] for turn in memory.turns(space, turn_ids=named) if _is_item(turn)]
             # A value that is being replaced may still be found; the one that holds is the newest of its key.
-            newest = self._held(memory, space, {_KEY: {"$in": [*dict.fromkeys(keys)]}}) if keys else []
-            turns |= {(space, turn.turn_id): turn for turn in newest}
+            named_keys = [*dict.fromkeys(keys)]
+            for at in range(0, len(named_keys), _MOST_KEYS):
+                newest = self._held(memory, space, {_KEY: {"$in": named_keys[at : at + _MOST_KEYS]}})
+                turns |= {(space, turn.turn_id): turn for turn in newest}
         shown = [(hit, turns.get((hit.space, hit.turn_ids[0]))) for hit in hits]
         found = [self._found(hit.space, turn, hit.score) for hit, turn in shown if turn is not None]
         return found[op.offset :]

@@ -28,7 +28,7 @@ from locigraph.consolidation.blueprint import (
 )
 from locigraph.consolidation.dating import with_days
 from locigraph.consolidation.extractors.names import NameFinder, capitalised_names
-from locigraph.consolidation.extractors.sentences import in_third_person, phrases, sentences, unquoted
+from locigraph.consolidation.extractors.sentences import in_third_person, is_forwarded, phrases, sentences, unquoted
 from locigraph.consolidation.extractors.slots import Slot, corrected_value, stated_slot
 from locigraph.consolidation.extractors.verbatim import foreign_names, said_verbatim
 from locigraph.consolidation.protocols import Context
@@ -53,8 +53,9 @@ _OF_PAST = re.compile(
 )
 
 _CORRECTING = re.compile(
-    r"\b(?:sorry|i mean|i meant|actually|correction|rather|oops|wait|make that|no,)", re.IGNORECASE
+    r"\b(?:sorry|i mean|i meant|actually|correction|rather|oops|wait|make that|no,|now|instead)", re.IGNORECASE
 )
+_WORDS_OF_CORRECTION = frozenset(terms("sorry actually correction meant mean now oops wait rather"))
 
 # Words that do not change what a fact says; all others count, in their order: "before", "with" and "not" too.
 _FILLERS = frozenset(["a", "an", "the", "am", "is", "are", "do", "does", "really", "just", "also", "so", "well", "and"])
@@ -189,17 +190,19 @@ def short_label(text: str) -> str:
 def _corrected(nodes: Mapping[NodeId, ContextNode], corrected: _Correction, speaker: str) -> list[NodeId]:
     """The only one of some nodes that has the old value of a correction and not the new one; nothing if several have.
 
-    It must be about the same: have the value in a slot, or share a word with the correction beside both values; unless
-    the old value itself has ended. The name of the speaker, which all facts have, is no value.
+    It must be about the same: have the value in a slot, or share a word with the correction beside both values, if that
+    has any; unless the old value itself has ended. The name of the speaker, which all facts have, is no value.
     """
     new, old = (f" {' '.join(words(value))} " for value in (corrected.new, corrected.old))
-    about = {*terms(corrected.words)} - {*terms(f"{corrected.new} {corrected.old} {speaker}")}
+    values = {*terms(f"{corrected.new} {corrected.old} {speaker}"), *_WORDS_OF_CORRECTION}
+    is_bare = values.issuperset(terms(corrected.words.removeprefix(corrected.before)))
+    about = {*terms(corrected.words)} - values
     found = []
     for id_, node in nodes.items():
         text = undated(node.description).replace(speaker, "")
         said = f" {' '.join(words(text))} "
         is_value = states_same(node.attributes.get("value"), corrected.old)
-        is_about = corrected.has_ended or is_value or not about.isdisjoint(terms(text))
+        is_about = corrected.has_ended or is_bare or is_value or not about.isdisjoint(terms(text))
         if old in said and new not in said and is_about:
             found.append(id_)
     return found if len(found) == 1 else []
@@ -270,7 +273,9 @@ def _memorable(turn: Turn) -> list[_Memorable]:
         ]
     day = turn.spoken_at.date() if turn.spoken_at else None
     before = ""
-    for sentence, own_words in unquoted(sentences(turn.text)):
+    # Of what somebody else has said, only the first sentence shows it.
+    said_here = sentences(turn.text)[: 1 if is_forwarded(turn.text) else None]
+    for sentence, own_words in unquoted(said_here):
         after, before = before, own_words
         is_told = _OF_SPEAKER.search(sentence) or (not is_long and _OF_PAST.search(sentence))
         if sentence.endswith("?") or sentence.startswith(">") or (is_long and not is_told):

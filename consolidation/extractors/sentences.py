@@ -92,7 +92,7 @@ _REPORTING = re.compile(
     r"[A-Z]\w{1,20}: (?=(?:I|I['’]\w{1,2}|My)\b)"
 )
 # Before a whole text of somebody else.
-_FORWARDED = re.compile(r"\[?(?:Forwarded(?: from\b|:|\])|Fwd:)")
+_FORWARDED = re.compile(r"\[?Forwarded(?: from\b|:|\])")
 
 
 def sentences(text: str) -> list[str]:
@@ -100,19 +100,22 @@ def sentences(text: str) -> list[str]:
     return [part.strip() for part in _BREAK.split(text) if part.strip()]
 
 
+def is_forwarded(text: str) -> bool:
+    """Whether a text begins as one of somebody else does, which is passed on."""
+    return _FORWARDED.match(text) is not None
+
+
 def unquoted(parts: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Each sentence of a text together with its part outside quotations, which may span sentences.
 
     The second text is the first with blanks in place of what is quoted. A sentence that begins with ">", as in e-mails,
-    is a quotation, and so is one after a sentence that ends in a colon, what follows "Tom wrote:" in a sentence, and
-    all that follows "Forwarded from Tom:".
+    is a quotation, and so is one after a sentence that ends in a colon, and what follows "Tom wrote:" in a sentence.
     """
-    is_quoted = is_announced = is_forwarded = False
+    is_quoted = is_announced = False
     for sentence in parts:
-        is_forwarded |= _FORWARDED.match(sentence) is not None
         pieces = _QUOTE.split(sentence)
         own_words = " ".join(_blank(piece) if (at % 2 == 1) != is_quoted else piece for at, piece in enumerate(pieces))
-        is_told = not (sentence.startswith(">") or is_announced or is_forwarded)
+        is_told = not (sentence.startswith(">") or is_announced)
         own_words = _SINGLE_QUOTED.sub(lambda match: _blank(match[0]), own_words) if is_told else _blank(sentence)
         if reporting := _REPORTING.search(own_words):
             own_words = own_words[: reporting.end()] + _blank(own_words[reporting.end() :])

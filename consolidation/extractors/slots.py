@@ -107,6 +107,7 @@ _SEVERAL = words(
     "teammate colleague coworker kitten puppy dog cat friend neighbour neighbor baby student member roommate flatmate"
     " classmate intern hire recruit hen chicken fish"
 )
+_OPENS = re.compile(r"\b(?:opens?|closes?)\b")
 # What one still has after one has given it.
 _NO_GIFT = words("number email address advice word regards love attention opinion news details contact recipe thanks")
 # What several people have at a time, also where one says "the".
@@ -168,23 +169,24 @@ _NO_PLACE = frozenset(
 )  # fmt: skip
 # What one moves to without living there: "to Figma for my drawings", "to Verizon, since my plan was too expensive".
 _NO_MOVE = re.compile(
-    r"\bfor (?:my|our|the|all|every) "
-    r"(?!(?:\w+ )?(?:job|work|studies|degree|family|kids|children|husband|wife|partner)\b)"
-    r"|\b(?:plan|app|subscription|provider|carrier|contract|account|software|tool|diet|newsletter|version|pricing"
-    r"|platform|seat|row)\b",
+    r"\bfor (?:my|our|the|all) (?:\w+ )?(?:drawings?|designs?|sketch\w*|mails?|e-?mails?|notes?|photos?|writing|music"
+    r"|backups?|calendar|hosting|blog|site|website|spreadsheets?|documents?|files|code|invoices)\b"
+    r"|\bbecause (?:my|our|the) (?:old |last |other )?(?:plan|provider|carrier|contract|subscription|app)\b",
     re.IGNORECASE,
 )
 _IMAGINED = re.compile(
-    r"\b(?:in|of) (?:the|a|an|my|this|that|our) (?:\w+ )?"
-    r"(?:game|book|novel|story|dream|film|movie|series|play|campaign)\b"
-    r"|\bmy (?:character|avatar)\b",
+    r"\bin (?:the|a|an|my|this|that|our) (?:\w+ )?(?:game|book|novel|story|dream|film|movie|series|campaign),? $",
     re.IGNORECASE,
 )
-# Work that people do beside other work, or for a while.
+# Work that people do beside other work.
 _BESIDES = re.compile(
-    rf"\b(?:volunteer\w*|part[- ]time|on the side|weekends?|evenings?|temporar\w+|(?:{'|'.join(WEEKDAYS)})s"
-    r"|tonight|besides?|beside|as well|on top of|second job|freelanc\w+"
-    r"|for (?:the|a|one|two|three|a few|some) (?:\w+ )?(?:summer|winter|season|day|night|week|month)s?)\b",
+    rf"\b(?:volunteer\w*|part[- ]time|on the side|weekends?|evenings?|temporar\w+|(?:{'|'.join(WEEKDAYS)})s)\b",
+    re.IGNORECASE,
+)
+# Words in the clause about work for a while.
+_FOR_A_WHILE = re.compile(
+    r"\b(?:tonight|besides?|on top of|second job"
+    r"|for the (?:\w+ )?(?:summer|winter|season|holidays?|day|night|week|month))\b",
     re.IGNORECASE,
 )
 # Separators before which the clause of a statement does not reach, and words in it that make the statement untrue.
@@ -252,7 +254,6 @@ def stated_slot(sentence: str, speaker: str) -> Slot | None:
     sentence = sentence[:_LONGEST]
     if _NOT_NOW.search(sentence):
         return None
-    is_imagined = _IMAGINED.search(sentence) is not None
     for name, pattern in _SLOTS:
         for match in pattern.finditer(sentence):
             before = sentence[: match.start()]
@@ -261,13 +262,16 @@ def stated_slot(sentence: str, speaker: str) -> Slot | None:
             is_denied = _DENIED.search(_last(_CLAUSE, before)) or _DENIED.search(value)
             if is_denied or _is_reported(before, sentence[match.end() :]):
                 continue
-            if name == "home" and (value.split()[0] in _NO_PLACE or is_imagined):
+            if name == "home" and (value.split()[0] in _NO_PLACE or _IMAGINED.search(before)):
                 continue
             if groups.get("moved") and _NO_MOVE.search(sentence, match.end()):
                 continue
             if name == "favourite" and groups["what"].lower() in _RELATIVE:
                 continue
             if name == "work" and (value.split()[-1] in _NO_WORKER or _BESIDES.search(sentence)):
+                continue
+            clause = f"{_last(_REPORT, before)}{match[0]}{_REPORT.split(sentence[match.end() :], maxsplit=1)[0]}"
+            if name == "work" and _FOR_A_WHILE.search(clause):
                 continue
             what = f":{groups['what'].lower()}" if "what" in groups else ""
             return Slot(f"{speaker}:{name}{what}", value)
@@ -303,8 +307,8 @@ def _stated_attribute(sentence: str, speaker: str) -> Slot | None:
             clause = f"{_last(_REPORT, before)}{match[0]}{_REPORT.split(after, maxsplit=1)[0]}"
             aspect = _aspect(name, groups.get("how"), value)
             # Another thing may be new, such as a second bakery.
-            is_fresh = groups.get("fresh") and aspect not in ("start", "end", "arrival", "called")
-            is_fresh = is_fresh and not (thing and thing[-1] in _SEVERAL)
+            is_another = (thing and thing[-1] in _SEVERAL) or _OPENS.search(match[0])
+            is_fresh = groups.get("fresh") and not is_another
             is_change = bool(is_fresh or name == "given" or _CHANGED.search(clause) or _UNLIKE.search(clause))
             return Slot(f"{speaker}:{aspect}{_kind(aspect, value, after)}{what}", value, is_change)
     return None
@@ -352,8 +356,7 @@ def corrected_value(sentence: str, *, after: str = "") -> tuple[str, str] | None
     gone, now = _GONE.match(after[:_LONGEST].strip()), _INSTEAD.match(sentence.strip())
     if gone and now and not _NOT_NOW.search(sentence) and not _NOT_NOW.search(after):
         new, old = (match["value"].strip(" .,:").lower() for match in (now, gone))
-        is_same_kind = new[:1].isdigit() == old[:1].isdigit()
-        return (new, old) if new != old and is_same_kind else None
+        return (new, old) if new != old and _is_when(new) == _is_when(old) else None
     match = _CORRECTED.search(sentence)
     if match is None or _NOT_NOW.search(sentence) or not _CORRECTS.search(sentence, 0, match.start()):
         return None
@@ -361,6 +364,10 @@ def corrected_value(sentence: str, *, after: str = "") -> tuple[str, str] | None
         return None
     new, old = (match[name].strip(" .,:").lower() for name in ("value", "before"))
     return None if new == old else (new, old)
+
+
+def _is_when(value: str) -> bool:
+    return value[:1].isdigit() or value in ("noon", "midnight") or bool(_TIME.match(value) or _DAY.search(value))
 
 
 def _is_reported(before: str, after: str) -> bool:

@@ -264,8 +264,8 @@ def _steps_back(messages: Sequence[_Message], order: tuple[int, int, int]) -> in
 def _is_korean(messages: Sequence[_Message], usual: tuple[int, int, int]) -> bool:
     """Whether the first of three short numbers is the year, as in 24/8/21: more fits than in the usual order.
 
-    Of two orders in which all dates exist and follow each other, that of the shorter chat; if they are alike, the half
-    of the day says it, which stands before the clock in few languages.
+    Of two orders in which all dates exist and follow each other, the half of the day says it, which stands before the
+    clock in few languages, or else that the chat is much shorter in one of them.
     """
     now = datetime.now(UTC).year
     if not all(_FIRST_YEAR <= message.numbers[0] + 2000 <= now for message in messages):
@@ -276,8 +276,10 @@ def _is_korean(messages: Sequence[_Message], usual: tuple[int, int, int]) -> boo
         span = (max(days) - min(days)).days if days else 0
         return len(messages) - len(days), sum(day < before for before, day in pairwise(days)), span
 
-    given, other = faults(_KOREAN), faults(usual)
-    return given < other or (given == other and all(message.is_half_first for message in messages))
+    (*given, span), (*other, other_span) = faults(_KOREAN), faults(usual)
+    if given != other:
+        return given < other
+    return all(message.is_half_first for message in messages) or 2 * span < other_span
 
 
 def _day(message: _Message, order: tuple[int, int, int], now: int) -> date | None:

@@ -103,10 +103,13 @@ _SCHEDULED = re.compile(
 _FUTURE_SIGN = re.compile(
     r"\b(?:(?:have|[’']ve got) (?:an?|my|the)|see (?:my|the|you)|appointments?|due|plan(?:s|ning)?|next(?! to))\b"
 )
-# What is done before a day that it is about: "I booked a flight on 5 June", "we decided to go in May".
-_AHEAD = re.compile(
-    r"\b(?:book|buy|bought|order|plan|schedul|reserv|sign|regist|ticket|invit|decid|agree|arrang|appl|offer|promis|hir"
-    r"|rent|accept|announc|postpon|mov|set|got|told|said|heard|thought|found out|for|until|till|going to|due)\w*\b"
+# What has happened on the day that is named; what was booked, chosen or heard of may lie ahead.
+_HAPPENED = frozenset(
+    re.findall(
+        r"\w+",
+        "was were graduated met broke married died fell moved started began finished left quit lost won visited went"
+        " saw came flew travelled traveled ran celebrated retired got sang swam slept ate happened opened closed",
+    )
 )
 _FAR = timedelta(days=120)
 
@@ -353,12 +356,14 @@ def _is_future(match: re.Match[str]) -> bool:
 def _side(match: re.Match[str]) -> Literal[-1, 0, 1]:
     """On which side of the day of speaking a date without a year lies, by the tense of its clause; 0 if not clear.
 
-    What was booked, bought or planned may lie ahead. The past counts only where the nearest such date is far ahead.
+    It counts only where the nearest such date is months away: "I'll never forget the concert on 3 May".
     """
+    if match[0].startswith("since "):
+        return -1
     if _is_future(match):
         return 1
-    before = match.string[max(0, match.start() - _NEARBY) : match.start()]
-    return -1 if _tense(match) == "past" and not _AHEAD.search(before) else 0
+    verbs = _PAST_VERB.findall(match.string, max(0, match.start() - _NEARBY), match.start())
+    return -1 if _tense(match) == "past" and verbs[-1] in _HAPPENED else 0
 
 
 def _is_verb(match: re.Match[str], month: str) -> bool:
@@ -462,7 +467,7 @@ def _nearest_month(day: date, name: str, direction: int, side: int = 0) -> Days:
         years = [y for y in years if (y, month) > (day.year, day.month)][:1]
     apart = {y: (y - day.year) * 12 + month - day.month for y in years}
     nearest = min(years, key=lambda y: abs(apart[y]))
-    if side > 0 or abs(apart[nearest]) >= _FAR.days / 30:
+    if abs(apart[nearest]) >= _FAR.days / 30:
         nearest = min((y for y in years if apart[y] * side >= 0), key=lambda y: abs(apart[y]))
     return _month(nearest, month)
 
@@ -479,7 +484,7 @@ def _nearest_days(day: date, name: str, first: int, last: int, side: int = 0) ->
     years = [y for y in (day.year - 1, day.year, day.year + 1) if last <= monthrange(y, month)[1]]
     candidates = [(date(y, month, first), date(y, month, last)) for y in years if first <= last]
     nearest = min(candidates, key=lambda c: abs(c[0] - day), default=None)
-    if nearest is not None and (side > 0 or abs(nearest[0] - day) >= _FAR):
+    if nearest is not None and abs(nearest[0] - day) >= _FAR:
         on_side = [each for each in candidates if (each[0] - day).days * side >= 0]
         return min(on_side or candidates, key=lambda c: abs(c[0] - day))
     return nearest

@@ -96,7 +96,7 @@ class AsyncMemory:
         if self._memory is None:
             return  # closed before, such as within its block
         try:
-            await self.call(close)
+            await self.call(close, changes=True)  # after the changes that wait
         finally:
             self._memory = None
             self._changing.shutdown()

@@ -188,6 +188,9 @@ class Memory:
             if self._lock.is_closed:
                 return
             try:
+                # Else what was acknowledged long ago would not be found until somebody adds to these spaces.
+                if rebuilt := self._rebuilt.spaces:
+                    self._parts.writer().consolidate(rebuilt)
                 if flush:
                     with nullcontext() if kind is None else suppress(LocigraphError):
                         if not self._is_readonly:
@@ -195,6 +198,7 @@ class Memory:
                         self.flush()
             finally:
                 self._writing.is_closed = self._lock.is_closed = self._reading.is_closed = True
+                self._rebuilt.close()
                 self._parts.close()
 
     def close(self, *, flush: bool = True) -> None:
@@ -334,7 +338,8 @@ class Memory:
     def adding(self, turns: Iterable[Mapping[str, Any]]) -> Generator[None, None, list[TurnId]]:
         """``add_many`` in steps, between which other changes can be made; all turns are stored in the first one.
 
-        Where turns have to be consolidated again, questions about their spaces wait until all steps are done.
+        Where turns have to be consolidated again, questions about their spaces wait until all steps are done, so the
+        thread that takes the steps must not ask any in between. ``close`` does what is left of them.
         """
         given = turns_of(turns)
         made = [redacted_turn(turn) if self._redact else turn for turn, _ in given]

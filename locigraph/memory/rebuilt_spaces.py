@@ -15,7 +15,19 @@ class RebuiltSpaces:
 
     def __init__(self) -> None:
         self._changed = Condition()
-        self._rebuilding: Counter[str] = Counter()
+        self._rebuilding: Counter[SpaceId] = Counter()
+        self._is_closed = False
+
+    @property
+    def spaces(self) -> list[SpaceId]:
+        """The spaces that are being rebuilt."""
+        return [*self._rebuilding]
+
+    def close(self) -> None:
+        """From now on nobody waits; the memory is closed, as its locks will tell."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
 
     def rebuilding(self, spaces: Sequence[SpaceId]) -> ExitStack:
         """From now on questions about some spaces wait, until the context that is returned has ended."""
@@ -34,7 +46,7 @@ class RebuiltSpaces:
 
     def is_among(self, asked: str | Sequence[str] | None) -> bool:
         """Whether a space, or one of several, is being rebuilt; None stands for spaces that are not known yet."""
-        if not self._rebuilding:
+        if not self._rebuilding or self._is_closed:
             return False
         named = (asked,) if isinstance(asked, str) else asked
         return named is None or any(space in self._rebuilding for space in named)

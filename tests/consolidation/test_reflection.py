@@ -80,6 +80,8 @@ def test_rules_list_things_of_one_kind_and_rest_on_the_facts_they_come_from(stor
          "painting, climbing, swimming"),
         (["Ann's boss flew to Tokyo", "I avoid trips to Naples", "went to Rome", "flew to Porto", "moved to Bonn"],
          "Rome, Porto, Bonn"),
+        (["stopped in Vienna and visited Graz", "went to Rome and quite liked it", "moved to Bonn"],
+         "Graz, Rome, Bonn"),
         (["I went Monday", "I went to Rome Sunday", "flew to Porto", "moved to Bonn in May"], "Rome, Porto, Bonn"),
         (['I saw "No Way Home"', 'I read "Dune"', 'not "Emma"', 'and "Ulysses, Book One"'],
          "No Way Home, Dune, Ulysses, Book One"),

@@ -66,6 +66,16 @@ def test_a_question_waits_for_no_two_additions(place: Path, monkeypatch: pytest.
     asyncio.run(work())
 
 
+def test_changes_that_wait_are_made_before_the_memory_is_closed(place: Path) -> None:
+    async def work() -> None:
+        async with opened(place) as memory:
+            adding = [asyncio.create_task(memory.add(**SALE | {"turn_id": f"t{number}"})) for number in range(8)]
+            await asyncio.sleep(0)
+        assert await asyncio.gather(*adding) == [f"t{number}" for number in range(8)]
+
+    asyncio.run(work())
+
+
 def test_many_calls_at_once_are_all_answered(place: Path) -> None:
     async def work() -> None:
         async with opened(place) as memory:

@@ -107,6 +107,22 @@ def test_what_a_memory_cannot_keep_or_compare_is_refused(place: Path, act: Calla
         assert told(store.search(("memories",))) == told([store.get(ANA, "m1")])
 
 
+def test_more_lists_and_more_hits_than_a_filter_may_name_are_no_reason_to_refuse(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from locigraph import langgraph
+
+    monkeypatch.setattr(langgraph, "_MOST_KEYS", 2)
+    with opened(place) as store:
+        store.put(ANA, "wide", {f"list{n}": ["boat"] for n in range(70)})
+        for n in range(5):
+            store.put(ANA, f"m{n}", {"text": f"boat {n}"})
+        assert {item.key for item in store.search(ANA, query="boat", limit=10)} == {
+            "wide",
+            *(f"m{n}" for n in range(5)),
+        }
+
+
 def test_fields_that_cannot_be_compared_are_there_all_the_same(place: Path) -> None:
     expected = referee.InMemoryStore()
     with opened(place) as store:

@@ -12,6 +12,7 @@ import pytest
 
 from locigraph import Memory
 from locigraph.assembly.graphs import GraphWriter
+from locigraph.kg.errors import LocigraphError
 from locigraph.kg.types import SpaceId
 from locigraph.memory.rebuilt_spaces import RebuiltSpaces
 
@@ -76,6 +77,28 @@ def test_old_turns_before_a_newer_one_are_consolidated_in_steps_during_which_que
         assert not memory.is_being_added(["ana"])
         assert [turn.turn_id for turn in memory.turns("ana")][-1] == "new"
         assert not memory.notes("ana")
+
+
+def test_a_memory_that_is_closed_amid_a_rebuild_does_the_rest_first_and_lets_nobody_wait(place: Path) -> None:
+    memory = Memory.open(place / "memory.sqlite", checkpoint=None)
+    for n in range(20):
+        memory.add(**TURN | {"text": f"I flew kite {n}."}, space="ana", spoken_at="2024-05-02")
+    early = TURN | {"session": "s0", "space": "ana", "spoken_at": "2024-05-01"}
+    old = [early | {"text": f"Canoe {n}."} for n in range(120)]
+    adding = memory.adding(old)
+    next(adding)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(memory.turns, "ana")
+        with pytest.raises(NotYetError):
+            waiting.result(0.1)
+        memory.close(flush=False)
+        with pytest.raises(LocigraphError, match="closed"):
+            waiting.result(60)
+    with pytest.raises(LocigraphError, match="closed"):
+        next(adding)
+    with Memory.open(place / "memory.sqlite", checkpoint=None) as again:
+        assert not again.notes("ana")
+        assert len(again.recall("kite", space="ana", strategy="bm25", top_k=100, fold=None)) >= 20
 
 
 def test_a_rebuild_that_ends_with_an_error_lets_the_questions_go_on() -> None:

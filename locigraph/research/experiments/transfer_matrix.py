@@ -35,7 +35,6 @@ from locigraph.retrieval.metrics import CONTEXT_METRICS
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.training.checkpoint import Checkpoint, load_checkpoint
 from locigraph.training.config import Settings, TrainerConfig
-from locigraph.training.errors import LeakError
 from locigraph.training.folds import refuse_trained_on, refuse_validation_on_adapter_data, seen_by
 from locigraph.training.identity import TrainingRun
 
@@ -75,6 +74,7 @@ class TransferMatrix:
 
     Attributes:
         cells: Results of the cells, in the order in which ``ask`` added them.
+        notes: What was not tested, and why.
     """
 
     def __init__(
@@ -104,6 +104,7 @@ class TransferMatrix:
         self._graphs: dict[str, _Graph] = {}
         self._same_for_all: dict[str, list[StrategyRun]] = {}  # by graph: strategies that learn nothing
         self.cells: list[dict[str, Any]] = []
+        self.notes: list[str] = []
 
     def __enter__(self) -> Self:
         return self
@@ -132,10 +133,8 @@ class TransferMatrix:
     def ask(self, row: str, checkpoint: Checkpoint, tested: str) -> None:
         """Run all questions of a graph and add the cell; does nothing if the checkpoint was trained on all of it.
 
-        Questions whose wording or evidence was learnt from another corpus are left out of comparisons.
-
-        Raises:
-            LeakError: If it was trained on a part of the graph's conversations, or the adapter on any.
+        If it was trained on a part of the graph's conversations, a note says so in place of the cell. Questions whose
+        wording or evidence was learnt from another corpus are left out of comparisons.
         """
         graph = self._graph(tested)
         questions = graph.corpus.questions
@@ -144,10 +143,11 @@ class TransferMatrix:
             return
         if learnt_from := spaces & checkpoint.spaces:
             left = ", ".join(sorted(spaces - learnt_from))
-            raise LeakError(
-                f"checkpoint {row!r} was trained on {len(learnt_from)} of the {len(spaces)} conversations of graph "
-                f"{tested!r}; name the others as corpus.conversations of that graph: {left}"
+            self.notes.append(
+                f"{row} on {tested}: not tested, since it was trained on {len(learnt_from)} of the {len(spaces)} "
+                f"conversations; name the others as corpus.conversations of that graph: {left}."
             )
+            return
         for made, option in ((checkpoint, row), (graph.encoder.adapter, "encoder.adapter")):
             if made is not None:
                 refuse_trained_on(made, questions, option=option)
@@ -191,6 +191,7 @@ class TransferMatrix:
         for cell in self.cells:
             for note in learnt_note(cell.get("left_out", 0)):
                 blocks.append(document.Paragraph(f"{cell['trained']} on {cell['tested']}: {note}."))
+        blocks += map(document.Paragraph, self.notes)
         return document.markdown_text(blocks).rstrip("\n")
 
     def _ranked(self, cell: Mapping[str, Any], shown: Sequence[str]) -> list[str]:

@@ -394,10 +394,34 @@ def test_a_correction_of_something_else_ends_no_fact_that_has_the_old_word(fact:
     )
 
 
+@pytest.mark.parametrize(
+    ("fact", "said"),
+    [
+        ("Ann booked a table for Tuesday at Lune", "Sorry, it's Wednesday, not Tuesday."),
+        ("Ann's sister is coming on Tuesday", "I checked my mail. Actually it's Wednesday, not Tuesday."),
+        ("The dentist gave Ann an appointment for the 9th", "Actually, it's the 14th now, not the 9th."),
+        ("Ann's exam is on the 9th", "The 9th is cancelled. It's now Friday."),
+        ("Ann meets Bob for lunch", "Sorry, lunch is with Mia, it's Mia, not Bob."),
+    ],
+)
+def test_a_correction_without_other_words_or_with_a_shared_one_ends_the_fact(fact: str, said: str) -> None:
+    held = ContextNode(NodeId("held"), "knowledge_node", fact, {"speaker": "Ann"})
+    assert any(isinstance(op, SupersedeNode) for op in RULES.plan(make_turn(0, said), Context((held,), ())).operations)
+
+
+def test_of_a_forwarded_text_nothing_is_taken_for_the_words_of_who_passes_it_on() -> None:
+    text = "Forwarded from Tom: I moved to Berlin. I quit my job at Acme and my wife works as a nurse."
+    plan = RULES.plan(make_turn(0, text), NOTHING)
+    (added,) = (op for op in plan.operations if isinstance(op, AddNode))
+    assert added.draft == "Ann: Forwarded from Tom: I moved to Berlin."
+    assert "slot" not in added.attributes
+
+
 def test_two_favourites_of_one_turn_stand_side_by_side_unless_one_corrects_the_other() -> None:
     text = "In book one my favourite hero is Sam. {} my favourite hero is Faramir."
     assert len(drafts(text.format("In book two"))) == 2
     assert len(drafts(text.format("Sorry,"))) == 1
+    assert len(drafts(text.format("And now"))) == 1
 
 
 def test_what_has_ended_by_a_sentence_is_replaced_by_what_the_next_one_names() -> None:

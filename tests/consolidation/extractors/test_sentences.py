@@ -43,13 +43,6 @@ def test_the_first_person_becomes_the_speaker(said: str, told: str) -> None:
     assert in_third_person(said, "Ann") == told
 
 
-def test_all_that_follows_the_mark_of_a_forwarded_text_is_quoted() -> None:
-    parts = sentences("Forwarded from Tom: I moved to Berlin. I work as a nurse.")
-    assert [own.strip() for _, own in unquoted(parts)] == ["", ""]
-    parts = sentences("I forwarded your mail. I work as a nurse.")
-    assert [own for _, own in unquoted(parts)] == parts
-
-
 def test_a_quotation_may_end_in_a_later_sentence_and_leaves_what_is_around_it() -> None:
     told = ["He said “I sail.", "I row” and", "I laughed."]
     assert [own for _, own in unquoted(told)] == ["He said         ", "       and", "I laughed."]

@@ -341,6 +341,8 @@ def test_relative_words_of_a_question_count_when_they_name_days_of_a_week_months
         ("We broke up on 20 June", "2024-01-10", "2023-06-20"),
         ("I booked a flight on 20 June", "2024-01-10", "2024-06-20"),
         ("I will fly on 20 May", "2024-11-10", "2025-05-20"),
+        ("I'll never forget the concert on 3 May", "2024-05-10", "2024-05-03"),
+        ("The vet gave us an appointment on 3 July", "2024-02-10", "2024-07-03"),
         ("On Friday I'm flying to Rome", "2024-01-02", "2024-01-05"),
         ("The concert on Friday will be great", "2024-01-02", "2024-01-05"),
         ("On Friday I told Tom I will come", "2024-01-02", "2023-12-29"),
@@ -362,6 +364,8 @@ def test_short_names_bare_weekdays_and_dates_in_numbers_are_read(text: str, spok
         ("I graduated in March", "2024-01-10", "2024-03"),  # too near to be sure
         ("We will move to Rome in May", "2024-11-20", "2025-05"),
         ("We planned to move in June", "2024-01-10", "2024-06"),
+        ("I'm living here since October", "2024-05-10", "2023-10"),
+        ("I'm living here since March", "2024-05-10", "2024-03"),
     ],
 )
 def test_a_month_has_the_year_that_is_named_or_that_of_the_tense(text: str, spoken_on: str, month: str) -> None:
