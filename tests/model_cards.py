@@ -10,7 +10,8 @@ from tests.record_tables import means_of, reranking, unlearnt
 
 ROOT = Path(__file__).parent.parent
 _CHECKPOINTS = ROOT / "checkpoints"
-CARDS = [_CHECKPOINTS / name / "README.md" for name in ("text", "default", "mixing", "reranker", "mpnet/text")]
+_MODELS = ("text", "default", "mixing", "reranker", "mpnet/text", "mpnet/default")
+CARDS = [_CHECKPOINTS / name / "README.md" for name in _MODELS]
 #: Records that a card quotes, by the extractor of their graph.
 _RECORDS = {"recorded extractions": "locomo-recorded-zero", "rules": "locomo-rules-zero"}
 #: Corpora: title, and record.

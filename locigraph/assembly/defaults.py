@@ -48,7 +48,12 @@ class ShippedPair:
 #: The pair of the default text encoder.
 SHIPPED = ShippedPair(_CHECKPOINTS / "text", _CHECKPOINTS / "default")
 #: Pairs of text encoders, by the encoder's name.
-SHIPPED_PAIRS: Mapping[str, ShippedPair] = {DEFAULT_MODEL: SHIPPED}
+SHIPPED_PAIRS: Mapping[str, ShippedPair] = {
+    DEFAULT_MODEL: SHIPPED,
+    "sentence-transformers/all-mpnet-base-v2": ShippedPair(
+        _CHECKPOINTS / "mpnet" / "text", _CHECKPOINTS / "mpnet" / "default", "bfloat16"
+    ),
+}
 #: Folder of the reranker that comes with the package.
 SHIPPED_RERANKER = _CHECKPOINTS / "reranker"
 _MANIFEST = "manifest.json"

@@ -6,11 +6,13 @@ import importlib.util
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import yaml
 
+from locigraph.assembly.defaults import SHIPPED_PAIRS
 from locigraph.kg.corpora import Corpus, load_corpus
 from locigraph.kg.embedded_text import in_context, reads_turn_before
 from locigraph.retrieval.strategies.turn_signals import SIGNALS
@@ -24,9 +26,12 @@ from tests.fakes_graph import planted_space
 
 CHECKPOINTS = Path(__file__).parents[2] / "checkpoints"
 ADAPTER = CHECKPOINTS / "text"
-CONFIG = yaml.safe_load((CHECKPOINTS.parent / "configs" / "train" / "default.yaml").read_text())
+_CONFIGS = CHECKPOINTS.parent / "configs" / "train"
+CONFIG = yaml.safe_load((_CONFIGS / "bundled.yaml").read_text())
+_FURTHER = yaml.safe_load((_CONFIGS / "default.yaml").read_text())["also+"]
 #: Graph encoder of each checkpoint, by folder.
-SHIPPED = {"default": "hgt", "mixing": "mixing"}
+SHIPPED = {"default": "hgt", "mixing": "mixing", "mpnet/default": "hgt"}
+_WIDE = "sentence-transformers/all-mpnet-base-v2"
 
 
 @cache
@@ -83,17 +88,20 @@ def test_with_the_adapter_an_answer_gains_on_the_turn_before_it_that_asked_the_s
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_it_loads_for_the_default_text_encoder_with_the_adapter_and_is_small(name: str) -> None:
-    loaded = load_checkpoint(CHECKPOINTS / name, text_encoder=read_adapter(ADAPTER, base=DEFAULT_MODEL).model_id)
-    assert loaded.text_dim == 384
+def test_it_loads_for_its_text_encoder_with_the_adapter_and_is_small(name: str) -> None:
+    pair = SHIPPED_PAIRS[_WIDE if name.startswith("mpnet") else DEFAULT_MODEL]
+    adapter = read_adapter(pair.adapter, base=_WIDE if name.startswith("mpnet") else DEFAULT_MODEL)
+    of_format = "" if pair.dtype == "float32" else f"@{pair.dtype}"
+    loaded = load_checkpoint(CHECKPOINTS / name, text_encoder=f"{adapter.model_id}{of_format}")
+    assert loaded.text_dim == (768 if name.startswith("mpnet") else 384)
     assert loaded.model.encoder == SHIPPED[name]
     assert all(bool(weights.isfinite().all()) for weights in loaded.network.state_dict().values())
     assert sum(path.stat().st_size for path in (CHECKPOINTS / name).iterdir()) < 6_000_000
 
 
-def learnt_from() -> dict[str, set[str]]:
+def learnt_from(*further: Any) -> dict[str, set[str]]:
     """The conversations that the configuration of the shipped trainings names, by corpus."""
-    named = [each["corpus"] for each in CONFIG["also"] if "corpus" in each]
+    named = [each["corpus"] for each in [*CONFIG["also"], *further] if "corpus" in each]
     assert set(CONFIG["also"][0]) == {"store"}  # another extractor's graph of the same corpus
     assert named[0] == named[1]  # two extractors' graphs
     assert named[2] == named[3]
@@ -112,7 +120,7 @@ def test_it_has_seen_what_the_configuration_names(name: str) -> None:
     for each in loaded.details["averaged"].values():
         corpus = each["settings"]["corpus"]
         assert (corpus["path"], corpus["sha256"]) == ("threads", bundled("threads").sha256)
-    named = learnt_from()
+    named = learnt_from(*([] if name.startswith("mpnet") else _FURTHER))
     assert loaded.spaces == spaces_of("threads").union(*named.values())
 
 
