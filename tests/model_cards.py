@@ -91,6 +91,8 @@ def _on_locomo(name: str, version: str, suffix: str) -> list[str]:
         if record is None or record["manifest"]["settings"][kept] != version:
             continue
         for strategy in _STRATEGIES[name]:
+            if strategy not in record["strategies"]:
+                continue
             found = record["strategies"][strategy]
             (low, high), overall = found["intervals"]["recall@10"], found["overall"]
             numbers = f"{overall['recall@10']:.3f} [{low:.3f}, {high:.3f}] | {overall['ndcg@10']:.3f}"

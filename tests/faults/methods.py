@@ -135,7 +135,11 @@ def _async(call: Callable[[AsyncMemory, Place], Any]) -> Callable[[Place], Any]:
             return await call(served, at)
 
         with ThreadPoolExecutor(1) as threads:
-            served._memory, served._threads = at.memory, threads  # since ``async with`` would open and close it
+            served._memory, served._threads, served._changing = (
+                at.memory,
+                threads,
+                threads,
+            )  # since ``async with`` would open and close it
             return asyncio.run(run())
 
     return called
