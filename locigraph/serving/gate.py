@@ -117,18 +117,27 @@ class Gate:
         if scope["path"] not in self._read_paths:
             await self._app(scope, _replayed(body, receive), send)
             return
-        gone = asyncio.ensure_future(receive())  # after the body nothing comes but this
+        task, is_answered = asyncio.current_task(), False
 
-        async def then() -> Message:
-            return await asyncio.shield(gone)
+        async def sending(message: Message) -> None:
+            nonlocal is_answered
+            is_answered |= message["type"] == "http.response.body" and not message.get("more_body", False)
+            await send(message)
 
-        answering = asyncio.ensure_future(self._app(scope, _replayed(body, then), send))
+        async def watch() -> Message:
+            message = await receive()  # after the body nothing comes but that the client has gone
+            if task is not None and not is_answered:
+                task.cancel()
+            return message
+
+        gone = asyncio.ensure_future(watch())
         try:
-            await asyncio.wait([answering, gone], return_when=asyncio.FIRST_COMPLETED)
-            if answering.done():
-                answering.result()  # raises what it has raised
+            await self._app(scope, _replayed(body, lambda: asyncio.shield(gone)), sending)
+        except asyncio.CancelledError:
+            if task is None or is_answered or not gone.done():
+                raise  # by somebody else
+            task.uncancel()
         finally:
-            answering.cancel()
             gone.cancel()
 
     def _admit(self, request: Request) -> str:
