@@ -60,10 +60,11 @@ def asked(corpus: Corpus, store: str, *, cache: str | None = None, seed: int = 0
             found = memory.recall(question, space=space, top_k=READ + len(evidence), fold=None, strategy="v2")
             hits = [hit for hit in found if not (without and {*hit.turn_ids} & {*evidence})]
             voices = {hit.node_id: frozenset(turns[space, turn] for turn in hit.turn_ids) for hit in hits}
-            features = features_of(question, sorted(as_judged(hits), key=lambda hit: -hit.score), voices)
+            judged = as_judged(hits)
+            features = features_of(question, sorted(judged, key=lambda hit: -hit.score), voices)
             if features is None:
                 raise SystemExit(f"{store}: nothing was found in space {space!r}; build the store again")
-            return Asked(kind, astuple(features), list(_judged(hits, evidence)))
+            return Asked(kind, astuple(features), list(_rows_of(judged, evidence)))
 
         for question in tqdm(corpus.questions, desc=corpus.path, unit="question"):
             text, space = question.text, question.space
@@ -81,8 +82,7 @@ def asked(corpus: Corpus, store: str, *, cache: str | None = None, seed: int = 0
             yield of(question.text, question.space, "unanswerable")
 
 
-def _judged(hits: Sequence[Hit], evidence: Sequence[str]) -> Iterator[tuple[float, float, bool]]:
-    judged = as_judged(hits)
+def _rows_of(judged: Sequence[Hit], evidence: Sequence[str]) -> Iterator[tuple[float, float, bool]]:
     best = max((hit.score for hit in judged), default=0.0)
     for rank, hit in enumerate(judged[:_HITS]):
         yield float(np.log1p(rank)), best - hit.score, bool({*hit.turn_ids} & {*evidence})

@@ -31,12 +31,12 @@ from langgraph.store.base import (
 from locigraph.kg.errors import LocigraphError, UnknownSpaceError, shortened
 from locigraph.kg.types import Turn, TurnId
 from locigraph.memory import AsyncMemory, Memory
+from locigraph.retrieval.conditions import MOST_VALUES
 from locigraph.retrieval.protocols import MAX_TOP_K
 
 _KEY, _VALUE, _CREATED, _UPDATED, _IS_INDEXED = "key", "value", "created", "updated", "is_indexed"
 _MOST_LETTERS = 200
 _MOST_FIELDS = 50
-_MOST_KEYS = 1_000  # that a filter may name
 _FIELD = "value."  # before the name of a field by which items are filtered
 _OTHER = "other."  # before the name of one that is there but cannot be compared
 
@@ -184,8 +184,8 @@ class MemoryStore(BaseStore):
             keys = [turn.metadata[_KEY] for turn in memory.turns(space, turn_ids=named) if _is_item(turn)]
             # A value that is being replaced may still be found; the one that holds is the newest of its key.
             named_keys = [*dict.fromkeys(keys)]
-            for at in range(0, len(named_keys), _MOST_KEYS):
-                newest = self._held(memory, space, {_KEY: {"$in": named_keys[at : at + _MOST_KEYS]}})
+            for at in range(0, len(named_keys), MOST_VALUES):
+                newest = self._held(memory, space, {_KEY: {"$in": named_keys[at : at + MOST_VALUES]}})
                 turns |= {(space, turn.turn_id): turn for turn in newest}
         shown = [(hit, turns.get((hit.space, hit.turn_ids[0]))) for hit in hits]
         found = [self._found(hit.space, turn, hit.score) for hit, turn in shown if turn is not None]

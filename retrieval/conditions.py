@@ -19,7 +19,9 @@ from locigraph.kg.metadata import scalar_of
 from locigraph.kg.times import in_utc
 from locigraph.kg.types import Said, Scalar
 
-_MOST_CONDITIONS, _MOST_VALUES, _DEEPEST = 100, 1_000, 10
+_MOST_CONDITIONS, _DEEPEST = 100, 10
+#: Largest number of values after ``$in``.
+MOST_VALUES = 1_000
 #: Whether the words of a turn, in a node of a type, satisfy a filter.
 Condition = Callable[[Said, str], bool]
 
@@ -97,10 +99,8 @@ class _Parser:
                 raise LocigraphError(f"{where} is {shortened(operand)}; expected true or false")
             return lambda found: (found is not None) == operand
         if name in ("$in", "$nin"):
-            if not isinstance(operand, Sequence) or isinstance(operand, str) or not 1 <= len(operand) <= _MOST_VALUES:
-                raise LocigraphError(
-                    f"{where} is {shortened(operand)}; expected a list of 1 to {_MOST_VALUES:,} values"
-                )
+            if not isinstance(operand, Sequence) or isinstance(operand, str) or not 1 <= len(operand) <= MOST_VALUES:
+                raise LocigraphError(f"{where} is {shortened(operand)}; expected a list of 1 to {MOST_VALUES:,} values")
             values = {_typed(self._value(key, each, where)) for each in operand}
             is_in = name == "$in"
             return lambda found: (_typed(found) in values) == is_in

@@ -53,7 +53,7 @@ _OF_PAST = re.compile(
 )
 
 _CORRECTING = re.compile(
-    r"\b(?:sorry|i mean|i meant|actually|correction|rather|oops|wait|make that|no,|now|instead)", re.IGNORECASE
+    r"\b(?:(?:sorry|i mean|i meant|actually|correction|rather|oops|wait|make that|now|instead)\b|no,)", re.IGNORECASE
 )
 _WORDS_OF_CORRECTION = frozenset(terms("sorry actually correction meant mean now oops wait rather"))
 

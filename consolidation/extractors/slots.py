@@ -270,8 +270,7 @@ def stated_slot(sentence: str, speaker: str) -> Slot | None:
                 continue
             if name == "work" and (value.split()[-1] in _NO_WORKER or _BESIDES.search(sentence)):
                 continue
-            clause = f"{_last(_REPORT, before)}{match[0]}{_REPORT.split(sentence[match.end() :], maxsplit=1)[0]}"
-            if name == "work" and _FOR_A_WHILE.search(clause):
+            if name == "work" and _FOR_A_WHILE.search(_clause_of(match)):
                 continue
             what = f":{groups['what'].lower()}" if "what" in groups else ""
             return Slot(f"{speaker}:{name}{what}", value)
@@ -304,7 +303,7 @@ def _stated_attribute(sentence: str, speaker: str) -> Slot | None:
             what = f":{whose}{' '.join(map(stem, thing))}" if thing else ""
             if _FOR_SOME.match(after):
                 continue
-            clause = f"{_last(_REPORT, before)}{match[0]}{_REPORT.split(after, maxsplit=1)[0]}"
+            clause = _clause_of(match)
             aspect = _aspect(name, groups.get("how"), value)
             # Another thing may be new, such as a second bakery.
             is_another = (thing and thing[-1] in _SEVERAL) or _OPENS.search(match[0])
@@ -375,6 +374,12 @@ def _is_reported(before: str, after: str) -> bool:
     clause = _last(_REPORT, before)
     clause_after = _REPORTED_AFTER.search(after)
     return ":" in clause or bool(_REPORTED.search(clause) or (clause_after and _REPORTED.search(clause_after[0])))
+
+
+def _clause_of(match: re.Match[str]) -> str:
+    """A statement with the words around it that may be reported together."""
+    before, after = match.string[: match.start()], match.string[match.end() :]
+    return f"{_last(_REPORT, before)}{match[0]}{_REPORT.split(after, maxsplit=1)[0]}"
 
 
 def _last(separator: re.Pattern[str], text: str) -> str:

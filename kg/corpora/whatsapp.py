@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
@@ -267,14 +268,17 @@ def _is_korean(messages: Sequence[_Message], usual: tuple[int, int, int]) -> boo
     Of two orders in which all dates exist and follow each other, the half of the day says it, which stands before the
     clock in few languages, or else that the chat is much shorter in one of them.
     """
-    now = datetime.now(UTC).year
-    if not all(_FIRST_YEAR <= message.numbers[0] + 2000 <= now for message in messages):
+    this_year = datetime.now(UTC).year
+    if not all(_FIRST_YEAR <= message.numbers[0] + 2000 <= this_year for message in messages):
         return False
 
     def faults(order: tuple[int, int, int]) -> tuple[int, int, int]:
-        days = [day for message in messages if (day := _day(message, order, now)) is not None]
+        days = []
+        for message in messages:
+            with suppress(ValueError):
+                days.append(_day(message, order))
         span = (max(days) - min(days)).days if days else 0
-        return len(messages) - len(days), sum(day < before for before, day in pairwise(days)), span
+        return len(messages) - len(days), _steps_back(messages, order), span
 
     (*given, span), (*other, other_span) = faults(_KOREAN), faults(usual)
     if given != other:
@@ -282,18 +286,16 @@ def _is_korean(messages: Sequence[_Message], usual: tuple[int, int, int]) -> boo
     return all(message.is_half_first for message in messages) or 2 * span < other_span
 
 
-def _day(message: _Message, order: tuple[int, int, int], now: int) -> date | None:
+def _day(message: _Message, order: tuple[int, int, int]) -> date:
+    """The day of a message; raises ValueError if there is no such day."""
     year, month, day = (message.numbers[place] for place in order)
-    try:
-        return date(_year(year, now), month, day)
-    except ValueError:
-        return None
+    return date(_year(year, datetime.now(UTC).year), month, day)
 
 
 def _time(path: str, message: _Message, order: tuple[int, int, int]) -> datetime:
-    year, month, day = (message.numbers[place] for place in order)
     try:
-        return datetime(_year(year, datetime.now(UTC).year), month, day, *message.clock, tzinfo=UTC)
+        day = _day(message, order)
+        return datetime(day.year, day.month, day.day, *message.clock, tzinfo=UTC)
     except ValueError as error:
         where = f"line {message.line}"
         raise CorpusFormatError(path, None, where, message.numbers, f"a date and time ({error})") from None

@@ -273,7 +273,10 @@ def time_rules() -> tuple[Rule, ...]:
         ),
         (r"\bthis past weekend\b", lambda m, d: _weekend(d, -1)),
         (rf"\b(?:last|past|this past) {_SHORT_WEEKDAY}{_NO_DATE}", lambda m, d: weekday_from(d, m[1], -1)),
-        (rf"\bon {_SHORT_WEEKDAY}{_NO_DATE}", lambda m, d: weekday_from(d, m[1], 1 if _is_future(m) else -1)),
+        (
+            rf"\bon {_SHORT_WEEKDAY}{_NO_DATE}",
+            lambda m, d: weekday_from(d, m[1], 1 if _tense_around(m) == "future" else -1),
+        ),
         (
             rf"\b{_NO_DAY_AFTER}{_WEEKDAY}{_NO_DATE}(?=(?: (?:morning|afternoon|evening|night)\b)?(?:[.!?,;:\n]|$))",
             lambda m, d: (
@@ -343,14 +346,14 @@ def _tense(match: re.Match[str]) -> Literal["past", "future"] | None:
     return "past" if before else None
 
 
-def _is_future(match: re.Match[str]) -> bool:
-    """Whether the words before an expression, or else those after it in its clause, speak of the future."""
+def _tense_around(match: re.Match[str]) -> Literal["past", "future"] | None:
+    """The tense of the words before an expression; if it is not clear, those after it may speak of the future."""
     tense = _tense(match)
     if tense is not None:
-        return tense == "future"
+        return tense
     after = _TENSE_CLAUSE_BORDER.split(match.string[match.end() : match.end() + _NEARBY], maxsplit=1)[0]
     future, past = _FUTURE_VERB.search(after), _PAST_VERB.search(after)
-    return future is not None and (past is None or future.start() < past.start())
+    return "future" if future and (past is None or future.start() < past.start()) else None
 
 
 def _side(match: re.Match[str]) -> Literal[-1, 0, 1]:
@@ -360,10 +363,11 @@ def _side(match: re.Match[str]) -> Literal[-1, 0, 1]:
     """
     if match[0].startswith("since "):
         return -1
-    if _is_future(match):
-        return 1
+    tense = _tense_around(match)
+    if tense != "past":
+        return 0 if tense is None else 1
     verbs = _PAST_VERB.findall(match.string, max(0, match.start() - _NEARBY), match.start())
-    return -1 if _tense(match) == "past" and verbs[-1] in _HAPPENED else 0
+    return -1 if verbs[-1] in _HAPPENED else 0
 
 
 def _is_verb(match: re.Match[str], month: str) -> bool:

@@ -76,6 +76,7 @@ class AsyncMemory:
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError):
                 opening.add_done_callback(_close)
+            self._changing.shutdown(wait=False)
             self._threads.shutdown(wait=False)
             raise
         return self

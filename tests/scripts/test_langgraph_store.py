@@ -112,7 +112,7 @@ def test_more_lists_and_more_hits_than_a_filter_may_name_are_no_reason_to_refuse
 ) -> None:
     from locigraph import langgraph
 
-    monkeypatch.setattr(langgraph, "_MOST_KEYS", 2)
+    monkeypatch.setattr(langgraph, "MOST_VALUES", 2)
     with opened(place) as store:
         store.put(ANA, "wide", {f"list{n}": ["boat"] for n in range(70)})
         for n in range(5):

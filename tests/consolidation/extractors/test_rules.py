@@ -420,6 +420,7 @@ def test_of_a_forwarded_text_nothing_is_taken_for_the_words_of_who_passes_it_on(
 def test_two_favourites_of_one_turn_stand_side_by_side_unless_one_corrects_the_other() -> None:
     text = "In book one my favourite hero is Sam. {} my favourite hero is Faramir."
     assert len(drafts(text.format("In book two"))) == 2
+    assert len(drafts(text.format("As a waiter"))) == 2
     assert len(drafts(text.format("Sorry,"))) == 1
     assert len(drafts(text.format("And now"))) == 1
 
