@@ -4,6 +4,8 @@ PYTHON ?= python3
 TORCH_INDEX ?=
 BIN := .venv/bin
 READY := .venv/.installed
+# Images set it to stay small; but then each of the processes that the tests start compiles the whole project.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test check docs format bench smoke faults servers servers-stop test-servers test-slow gpu clean
 

@@ -70,7 +70,7 @@ def duplicates(store: Store, encoder: CachedTextEncoder) -> tuple[int, int]:
     for space in store.spaces():
         seen = store.snapshot(space, embedding_model=encoder.model_id)
         held += len(seen.active_rows(("entity", "concept")))
-        again += len(same_names(seen, CONCEPT_MERGE))
+        again += len(same_names(seen, CONCEPT_MERGE, {}))
     return again, held
 
 

@@ -89,10 +89,14 @@ class CoinedLabel:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A named thing that the turn mentions; ``kind`` is, for example, person, location or product."""
+    """A named thing that the turn mentions; ``kind`` is, for example, person, location or product.
+
+    A name that ``is_full`` is no short form of a speaker's.
+    """
 
     name: str
     kind: str
+    is_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,7 +182,7 @@ class ChangeBuilder:
         self._updates[update.id] = update
 
     def _mention(self, mention: Mention, added: list[AddNode]) -> None:
-        name = full_name(mention.name, self._state.speakers)
+        name = mention.name if mention.is_full else full_name(mention.name, self._state.speakers)
         target: str | None = self._state.resolver.entity(name)
         if target is None:
             same = [n.ref for n in self._nodes if n.type == "entity" and entity_key(n.label) == entity_key(name)]

@@ -85,6 +85,7 @@ class Ledger:
         self._max_tokens = max_tokens
         self._max_cost = max_cost
         self._stages: dict[str, Spent] = {}
+        self._unsaved: dict[str, Spent] = {}  # the part of it that no store keeps
         self._under_way: dict[int, Spent] = {}  # highest possible cost of each request that is in progress
         self._requests = 0
         self._is_stopped = False
@@ -92,13 +93,16 @@ class Ledger:
         self._changed = threading.Condition()
 
     def bind(self, store: Accounts) -> None:
-        """Continue from the usage that a store has recorded, and record further usage there."""
+        """Continue from the usage that a store has recorded, and record further usage there.
+
+        What other processes have spent since is known after the next ``bind``.
+        """
         with self._changed:
             self._is_stopped = False
-            if store is not self._store:
-                self._store = store
-                for stage, spent in store.spent_by_stage().items():
-                    self._add(stage, spent)
+            self._store = store
+            self._stages = dict(self._unsaved)
+            for stage, spent in store.spent_by_stage().items():
+                self._stages[stage] = self._stages.get(stage, Spent()) + spent
 
     @contextmanager
     def request(self, input_tokens: int, most_output: int, prices: Prices) -> Iterator[None]:
@@ -166,9 +170,11 @@ class Ledger:
     def count(self, purpose: Purpose, more: Spent) -> None:
         """Add to the usage for a purpose, for example a reply that could not be used."""
         with self._changed:
-            self._add(purpose.stage, more)
+            self._stages[purpose.stage] = self._stages.get(purpose.stage, Spent()) + more
             if self._store is not None and purpose.space is not None:
                 self._store.add_spent(purpose.space, purpose.turn_id or "", purpose.stage, more)
+            else:
+                self._unsaved[purpose.stage] = self._unsaved.get(purpose.stage, Spent()) + more
 
     @property
     def total(self) -> Spent:
@@ -185,9 +191,6 @@ class Ledger:
         stages = self.by_stage()
         total = {"in all": self.total} if len(stages) > 1 else {}
         return [f"{stage}: {spent}" for stage, spent in (stages | total).items()]
-
-    def _add(self, stage: str, spent: Spent) -> None:
-        self._stages[stage] = self._stages.get(stage, Spent()) + spent
 
     def _beyond(self, total: Spent) -> tuple[str, float] | None:
         """Name and value of the first limit that a total exceeds; None if it exceeds none."""

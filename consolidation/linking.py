@@ -11,6 +11,7 @@ Source:
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -45,7 +46,8 @@ CAUSAL_CUE = re.compile(
 # Kinds of entities with proper names; entities of the kind "other" are often just common nouns.
 _NAMED_KINDS = frozenset({"person", "organisation", "location", "product"})
 _IN_TIME = ("NEXT", "PRECEDES")
-_ASKED_TO = "linked"  # setting of a space: key of the last memory about which a model was asked
+# Settings of a space: key of the last memory about which a model was asked, and keys of those with unusable replies.
+_ASKED_TO, _FAILED = "linked", "links_failed"
 _HOPS = 2  # a model is shown the memories at most this many steps before or after the one it is asked about
 _AROUND = 12  # memories shown in one request
 _ENTITIES = 24  # entities shown in one request
@@ -63,7 +65,7 @@ class Linked(Counts):
 
     def __str__(self) -> str:
         text = f"{counted(self.causes, 'link')} to causes and {self.mentions} to entities added"
-        return text + (f", unusable replies: {self.useless}" if self.useless else "")
+        return text + (f", unusable replies: {self.useless} (--retry_failed true asks again)" if self.useless else "")
 
 
 # The allowed values differ between requests; ``strict_schema`` fills them in.
@@ -103,7 +105,12 @@ class Linker:
         self._store = store
 
     def run(
-        self, space: SpaceId, client: ChatClient | None = None, *, is_stopped: Callable[[], bool] = lambda: False
+        self,
+        space: SpaceId,
+        client: ChatClient | None = None,
+        *,
+        retry_failed: bool = False,
+        is_stopped: Callable[[], bool] = lambda: False,
     ) -> Linked:
         """Add the links that the rules find, and then those that a language model finds.
 
@@ -111,6 +118,7 @@ class Linker:
             space: The space.
             client: A language model, which is asked about each turn and event that no earlier run asked about; None
                 uses rules only.
+            retry_failed: Whether to ask the model again about memories for which its replies were unusable.
             is_stopped: Called before each request; the run ends when it returns true.
 
         Raises:
@@ -122,6 +130,10 @@ class Linker:
             node.id: str(node.attributes.get("kind")) for node in self._store.nodes(space, types=["entity"])
         }
         total = self._add(seen, [*causes_of(seen), *mentions_of(seen, entity_kinds)])
+        for key in self._failed(space) if retry_failed else ():
+            if client is None or is_stopped():
+                break
+            total += self._retry(space, client, key)
         while client is not None and not is_stopped():
             done = self._ask(space, client)
             if done is None:
@@ -139,15 +151,32 @@ class Linker:
         waiting = waiting[seen.keys[waiting] > asked_to]
         if not len(waiting):
             return None
-        links: list[NewRelation] = []
-        useless = 0
+        key = int(seen.keys[waiting[0]])
+        done = self._asked_about(seen, int(waiting[0]), client)
+        failed = {of_space(_FAILED, space): json.dumps([*self._failed(space), key])} if done.useless else {}
+        self._store.remember(failed | {of_space(_ASKED_TO, space): str(key)})
+        return done
+
+    def _retry(self, space: SpaceId, client: ChatClient, key: int) -> Linked:
+        """Ask again about a memory, unless it was erased or is no longer active."""
+        seen = self._store.snapshot(space)
+        rows = np.flatnonzero((seen.keys == key) & seen.active).tolist()
+        done = self._asked_about(seen, rows[0], client) if rows else Linked()
+        if not done.useless:
+            others = [other for other in self._failed(space) if other != key]
+            self._store.remember({of_space(_FAILED, space): json.dumps(others)})
+        return done
+
+    def _asked_about(self, seen: Snapshot, row: int, client: ChatClient) -> Linked:
+        """Add a model's links around a memory, or note that its replies are unusable; they are kept by its cassette."""
         try:
-            links = _links(seen, int(waiting[0]), client)
-        except ReplyFormatError:  # the replies are kept beside the cassette
-            useless = 1
-        done = self._add(seen, links)
-        self._store.remember({of_space(_ASKED_TO, space): str(int(seen.keys[waiting[0]]))})
-        return done + Linked(useless=useless)
+            return self._add(seen, _links(seen, row, client))
+        except ReplyFormatError:
+            return Linked(useless=1)
+
+    def _failed(self, space: SpaceId) -> list[int]:
+        keys: list[int] = json.loads(self._store.setting(of_space(_FAILED, space)) or "[]")
+        return keys
 
     def _add(self, seen: Snapshot, links: Iterable[NewRelation]) -> Linked:
         """Add the links that the graph lacks, and count them."""

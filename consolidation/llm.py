@@ -11,11 +11,12 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Annotated, Any, TypeVar
 
+from httpx import ConnectTimeout
 from openai import APIConnectionError, APIStatusError, APITimeoutError, DefaultHttpxClient, OpenAI, OpenAIError
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import BaseModel, Field, ValidationError
@@ -32,8 +33,8 @@ Message = ChatCompletionMessageParam
 _Read = TypeVar("_Read")
 _ATTEMPTS = 2  # in the second attempt the model is told what was wrong with its first reply
 _PASSING = {408, 409, 425, 429}  # temporary errors, which are retried, as are those of status 500 or more
-_OF_ONE_REQUEST = {400, 413, 422}  # may concern one request only; other errors, such as a wrong key, affect all
-_OF_FORMS = {*_OF_ONE_REQUEST, 404, 500, 501}  # with which endpoints refuse a form of reply that they do not know
+_OF_ONE_REQUEST = {400, 403, 413, 422}  # may concern what one request says; other errors, such as 402, affect all
+_OF_FORMS = {400, 404, 413, 422, 500, 501}  # with which endpoints refuse a form of reply that they do not know
 _OF_SETTINGS = {400, 422}  # the subset that a wrong parameter or model can cause as well
 _UNAUTHORISED = 401
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
@@ -46,6 +47,8 @@ _LEAST_SHARE = 0.05  # of the estimated number of tokens; an endpoint that count
 _GZIP = 31  # for zlib: the format with a header of gzip
 #: Parameters that some models refuse, and the parameter that replaces them (None: leave it out).
 _INSTEAD = {"max_tokens": "max_completion_tokens", "temperature": None}
+_TOO_LARGE = re.compile(r"too (?:large|long|high|many)|context|at most|exceed|maximum", re.IGNORECASE)
+_HARMLESS = "This is a test of the connection. Reply with the shortest answer that has the right form."
 _ABOUT_FORMS = re.compile(r"response_format|json_schema|json_object|schema|grammar", re.IGNORECASE)
 _LOG = logging.getLogger(__name__)
 
@@ -125,10 +128,10 @@ class _UnusableAnswerError(OpenAIError):
 class _CarefulHttpClient(DefaultHttpxClient):
     """An HTTP client for an endpoint that may be broken or hostile.
 
-    The timeout of a request applies to its whole answer, also to that of an error (usually it is for each piece); the
-    size of an answer is limited, before and after decompression; and no redirection is followed, since it could send
-    the conversation to another server. The answer is read here, where the OpenAI client turns exceptions of its HTTP
-    library into its own.
+    The timeout of a request applies to the whole body of its answer, also to that of an error (usually it is for each
+    piece); the size of an answer is limited, before and after decompression; and no redirection is followed, since it
+    could send the conversation to another server. The answer is read here, where the OpenAI client turns exceptions of
+    its HTTP library into its own.
     """
 
     def __init__(self) -> None:
@@ -206,7 +209,6 @@ class ChatClient:
         )
         self._form = 0  # index in _FORMS of the first way that the endpoint has not refused
         self._parameters = dict(endpoint.parameters or {})  # without those that the endpoint has refused
-        self._has_answered = False
 
     def version(self, prompt: str) -> str:
         """Identifies the results of this model and a prompt: the model's name and a hash of both."""
@@ -231,12 +233,12 @@ class ChatClient:
             purpose: What the reply is for; the ledger counts by it.
 
         Raises:
-            LanguageModelError: If the endpoint fails or refuses the very first request, a limit is reached, or the run
+            LanguageModelError: If the endpoint fails or refuses harmless requests, too, a limit is reached, or the run
                 was stopped.
             MissingReplyError: If the cassette is in replay mode and holds no reply to this request.
-            ReplyFormatError: If the endpoint refuses the request, or the reply is still wrong after the model was told
-                once what is wrong. The replies are kept in the cassette and in a text file beside it; a replay raises
-                the same error.
+            ReplyFormatError: If the endpoint refuses this request alone or never answers it, or the reply is still
+                wrong after the model was told once what is wrong. The replies are kept in the cassette and in a text
+                file beside it; a replay raises the same error.
         """
         self.ledger.refuse_if_stopped()
         request = self.request(messages, schema)
@@ -313,8 +315,9 @@ class ChatClient:
         said = tokens_of(json.dumps(list(messages)))  # endpoints do not agree on whether the schema counts
         input_tokens = said + tokens_of(json.dumps(schema))
         longest = (self._endpoint.parameters or {}).get("max_tokens", _LONGEST_REPLY)
+        most = self.prices.spent(input_tokens, longest)
         with self.ledger.request(input_tokens, longest, self.prices):
-            reply = self._completion(messages, schema)
+            reply = self._completion(messages, schema, most, count)
             choice = reply.choices[0] if reply.choices else _Choice()
             message, used = choice.message or _Message(), reply.usage or _Usage()
             text = _storable(message.text)
@@ -327,8 +330,13 @@ class ChatClient:
             return text, "the reply was cut off at the token limit; it must be shorter"
         return text, None if text.strip() else "the reply is empty"
 
-    def _completion(self, messages: Sequence[Message], schema: Schema) -> _Completion:
-        """The endpoint's answer; temporary failures are retried until the deadline."""
+    def _completion(
+        self, messages: Sequence[Message], schema: Schema, most: Spent, count: Callable[[Spent], None]
+    ) -> _Completion:
+        """The endpoint's answer; temporary failures are retried until the deadline.
+
+        Answers that break off or come too late may have to be paid, so each counts as the most that it may cost.
+        """
         end = time.monotonic() + self._endpoint.deadline_s
         pause = _FIRST_PAUSE_S
         while True:
@@ -339,9 +347,7 @@ class ChatClient:
                 left = self._endpoint.timeout_s if pause == _FIRST_PAUSE_S else max(_LEAST_S, end - time.monotonic())
                 reply = self._answer(body, min(self._endpoint.timeout_s, left))
                 try:
-                    completion = _Completion.model_validate(reply)
-                    self._has_answered = True
-                    return completion
+                    return _Completion.model_validate(reply)
                 except ValidationError:
                     fault: Exception = ValueError(f"the answer is not a chat completion: {_beginning(reply)!r}")
                 wait = None
@@ -355,25 +361,51 @@ class ChatClient:
                 if status in _OF_FORMS and _ABOUT_FORMS.search(message) and form + 1 < len(_FORMS):
                     self._step_down(form, message)
                     continue
-                if status in _OF_ONE_REQUEST and (self._has_answered or status not in _OF_SETTINGS):
-                    to_do = "this request is refused; run again when it is accepted"
+                if status in _OF_ONE_REQUEST and self._answers_others(messages, schema, count):
+                    to_do = "this request is refused, and others are not; run again when it is accepted"
                     raise ReplyFormatError(self._error_text(error, to_do)) from error
                 if (cure := self._cure(error, status)) is not None:
-                    raise LanguageModelError(self._error_text(error, cure)) from error
+                    raise self._outage(error, cure) from error
+                if isinstance(error, APITimeoutError) and not isinstance(error.__cause__, ConnectTimeout):
+                    count(replace(most, calls=0))
+                    self.ledger.check(most.input_tokens, self.prices)
                 fault = error
                 wait = _retry_after(
                     error.response.headers.get("retry-after") if isinstance(error, APIStatusError) else None
                 )
             wait = max(wait or 0.0, random.uniform(pause / 2, pause))
             if time.monotonic() + wait > end:
-                raise LanguageModelError(self._error_text(fault)) from fault
+                if pause > _FIRST_PAUSE_S and _may_be_alone(fault) and self._answers_others(messages, schema, count):
+                    to_do = "this request is never answered, and others are; run again when it is answered"
+                    raise ReplyFormatError(self._error_text(fault, to_do)) from fault
+                raise self._outage(fault) from fault
             self.ledger.pause(wait)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _answers_others(self, messages: Sequence[Message], schema: Schema, count: Callable[[Spent], None]) -> bool:
+        """Whether the endpoint answers a harmless request of the same form: then a fault is of one request alone.
+
+        Otherwise one sentence that a provider rejects, or that its server cannot read, would stop all conversations.
+        """
+        harmless: list[Message] = [message for message in messages[:1] if message["role"] == "system"]
+        harmless.append({"role": "user", "content": _HARMLESS})
+        body = {"model": self.model, **self._parameters, **_FORMS[self._form](harmless, schema)}
+        try:
+            completion = _Completion.model_validate(self._answer(body, self._endpoint.timeout_s))
+        except (OpenAIError, json.JSONDecodeError, ValidationError):
+            return False
+        used = completion.usage or _Usage()
+        asked = tokens_of(json.dumps(harmless))
+        count(self.prices.spent(_believed(used.prompt_tokens, asked, asked), used.completion_tokens or 0))
+        return True
 
     def _cure(self, error: Exception, status: int | None) -> str | None:
         """What to do about an error that all requests would meet; None if it will pass by itself."""
         if status in _OF_SETTINGS:
-            return f"it refuses the very first request: correct the model or its parameters {self._parameters}"
+            return (
+                "it refuses a harmless request, too: add credit if this is about credit, or correct the model or its "
+                f"parameters {self._parameters}"
+            )
         is_broken_off = isinstance(error, APIConnectionError | ValueError)
         if is_broken_off if status is None else status in _PASSING or status >= 500:
             return "no credit is left; add some and run again" if "insufficient_quota" in str(error) else None
@@ -411,7 +443,14 @@ class ChatClient:
             self._where, name, abridged(error, 120), "without it" if instead is None else f"with {instead}",
         )  # fmt: skip
 
-    def _error_text(self, error: Exception, to_do: str = "run again when the endpoint answers") -> str:
+    def _outage(self, error: Exception, to_do: str = "run again when the endpoint answers") -> LanguageModelError:
+        """The error for an outage; others than the operator are not told what the endpoint says, nor where it is."""
+        outage = LanguageModelError(self._error_text(error, to_do))
+        kind = f"HTTP {error.status_code}" if isinstance(error, APIStatusError) else type(error).__name__
+        outage.public = f"the language model cannot be used now ({kind})"
+        return outage
+
+    def _error_text(self, error: Exception, to_do: str) -> str:
         return f"{self._where}: {str(error)[:_SHOWN]}; replies so far are kept in {self.cassette.path}; {to_do}"
 
 
@@ -421,6 +460,13 @@ def _believed(counted: int | None, least: int, estimated: int) -> int:
     Otherwise an endpoint that always reports 0 would never reach a limit.
     """
     return estimated if counted is None or counted < _LEAST_SHARE * least else counted
+
+
+def _may_be_alone(fault: Exception) -> bool:
+    """Whether what lasts until the deadline may be of one request alone: a crash, silence, or no completion."""
+    if isinstance(fault, APIStatusError):
+        return fault.status_code >= 500
+    return isinstance(fault, APITimeoutError | ValueError)
 
 
 def _beginning(reply: Any) -> str:
@@ -436,7 +482,12 @@ def _storable(text: str) -> str:
 
 
 def _refused_parameter(message: str, parameters: Mapping[str, Any]) -> str | None:
-    """The first parameter in ``_INSTEAD`` that the request has and the error message names; None if there is none."""
+    """The first parameter in ``_INSTEAD`` that the request has and the error message names; None if there is none.
+
+    A message that finds a value too large says nothing about the name: without the limit, replies would have none.
+    """
+    if _TOO_LARGE.search(message):
+        return None
     return next((name for name in _INSTEAD if name in parameters and re.search(rf"\b{name}\b", message)), None)
 
 

@@ -23,9 +23,12 @@ from locigraph.kg.schema import MERGED_BY, MERGED_INTO, NAMED_TYPES
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.times import moment
-from locigraph.kg.types import GraphChange, NewRelation, NodeStatus, NodeUpdate, SpaceId
+from locigraph.kg.types import GraphChange, NewRelation, NodeId, NodeStatus, NodeUpdate, SpaceId
 
-_PROPER = re.compile(r"\b[A-Z]\w*|\d+")
+_WORD_OR_NUMBER = re.compile(r"[^\W\d_]\w*|\d+")
+
+
+_UNKNOWN = "other"  # kind of entities of which no more is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,9 @@ class Merger:
         seen = self._store.snapshot(space, embedding_model=self._encoder.model_id)
         edges = _edges_by_end(seen)
         into: dict[int, int] = {}
-        for match in same_names(seen, self._threshold):
+        entities = self._store.nodes(space, types=["entity"])
+        kinds = {node.id: str(node.attributes.get("kind", _UNKNOWN)) for node in entities}
+        for match in same_names(seen, self._threshold, kinds):
             if is_stopped():
                 return Merged(len(into))
             into[match.row] = match.into
@@ -142,11 +147,12 @@ def _moved(seen: Snapshot, edges: Sequence[int], into: Mapping[int, int]) -> lis
     ]
 
 
-def same_names(seen: Snapshot, threshold: float) -> list[Match]:
+def same_names(seen: Snapshot, threshold: float, kinds: Mapping[NodeId, str]) -> list[Match]:
     """The active entities and concepts that mean the same as an older one of their type, oldest first.
 
     Two names mean the same if they differ only in case, articles and plural, or if their embeddings are close and they
-    contain the same capitalised words and numbers: "hike" and "hiking", but not "Ann's house" and "Ben's house".
+    contain the same capitalised words and numbers: "hike" and "hiking", but not "Ann's house" and "Ben's house". In
+    scripts without capitals every word counts, since text encoders may not tell their names apart.
     """
     matches: list[Match] = []
     for node_type in NAMED_TYPES:
@@ -158,7 +164,7 @@ def same_names(seen: Snapshot, threshold: float) -> list[Match]:
             cosines = products.with_rows(vectors[: len(leaders)], seen.embeddings[row])
             key = spelling_key(seen.labels[row])
             leader = by_key.get(key)
-            if leader is not None:
+            if leader is not None and not _is_another_thing(seen, kinds, leader, row):
                 cosine = float(seen.embeddings[leader] @ seen.embeddings[row])
                 matches.append(Match(row, leader, "spelling", cosine))
                 continue
@@ -168,9 +174,17 @@ def same_names(seen: Snapshot, threshold: float) -> list[Match]:
                 continue
             vectors[len(leaders)] = seen.embeddings[row]
             leaders.append(row)
-            by_key[key] = row
+            by_key.setdefault(key, row)
     return matches
 
 
+def _is_another_thing(seen: Snapshot, kinds: Mapping[NodeId, str], one: int, other: int) -> bool:
+    """Whether two entities of one spelling key are of different known kinds, one with a capital: Jean and jeans."""
+    found = {kinds.get(seen.ids[row], _UNKNOWN) for row in (one, other)} - {_UNKNOWN}
+    return len(found) > 1 and _proper(seen, one) != _proper(seen, other)
+
+
 def _proper(seen: Snapshot, row: int) -> frozenset[str]:
-    return frozenset(_PROPER.findall(seen.labels[row]))
+    """Numbers, words with a capital, and words of scripts that have none."""
+    found = _WORD_OR_NUMBER.findall(seen.labels[row])
+    return frozenset(word for word in found if word[0] != word[0].lower() or word[0] == word[0].upper())

@@ -53,8 +53,8 @@ def named(name: str, shown: Mapping[str, _Value], *, what: str = "id") -> _Value
 def read_reply(text: str, read: Callable[[Any], _Read]) -> _Read:
     """Convert the JSON object in a reply with ``read``, ignoring thoughts, code fences and text around it.
 
-    If the reply has several objects, the first that ``read`` accepts is used, since the surrounding text may contain
-    others. The time is linear in the length of the reply.
+    If the reply has several objects, the last that ``read`` accepts is used: those before may be drafts, or quoted from
+    the conversation. The time is linear in the length of the reply.
 
     Args:
         text: The reply.
@@ -65,13 +65,13 @@ def read_reply(text: str, read: Callable[[Any], _Read]) -> _Read:
         ConsolidationError: If ``read`` raised it for the last object.
     """
     fault: Exception | None = None
-    for reply in _objects(text):
+    for reply in reversed(list(_objects(text))):
         try:
             if isinstance(reply, dict) and "properties" in reply and ("type" in reply or "required" in reply):
                 raise ValueError("the reply repeats the schema; it should be an object of that schema")
             return read(reply)
         except (ValueError, ConsolidationError) as error:
-            fault = error
+            fault = fault or error
     raise fault or ValueError("the reply is not JSON")
 
 
@@ -177,6 +177,9 @@ def strict_schema(
         kept = {name: value for name, value in part.items() if name not in ("title", "default", "description")}
         if isinstance(kept.get("enum"), str):
             kept["enum"] = list((enums or {})[kept["enum"]])
+        if "anyOf" in kept:  # no schema may allow none of its values, so what nothing can fill may only be null
+            members = [strict(member) for member in kept["anyOf"]]
+            return kept | {"anyOf": [member for member in members if member.get("enum") != []]}
         if kept.get("type") == "object":  # properties may have the same names as schema keywords
             kept["properties"] = {name: strict(value) for name, value in part["properties"].items()}
             return kept | {"required": list(kept["properties"]), "additionalProperties": False}

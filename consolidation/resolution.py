@@ -15,6 +15,7 @@ from locigraph.kg.schema import MERGED_INTO
 from locigraph.kg.types import Node, NodeId
 
 _ARTICLE = re.compile(r"^(the|a|an|my|our|his|her|their)\s+", re.IGNORECASE)
+_ONE_LETTER = re.compile(r"[^\W\d_](?![^\W\d_])")
 #: Lowest cosine at which two topics are treated as the same.
 CONCEPT_MERGE = 0.92
 
@@ -118,6 +119,13 @@ def merged_nodes(nodes: Iterable[Node]) -> dict[NodeId, NodeId]:
 
 
 def full_name(name: str, speakers: Sequence[str]) -> str:
-    """The only speaker whose name begins with a short form ("Mel" for Melanie), else the name itself."""
-    matches = [s for s in speakers if len(name) >= 3 and s.lower().startswith(name.lower())]
-    return matches[0] if len(matches) == 1 else name
+    """The only speaker whose name begins with a short form ("Mel" for Melanie), else the name itself.
+
+    A short form lacks two letters or more: Daniel is not Daniela.
+    """
+    if len(name) < 3:
+        return name
+    matches = [speaker for speaker in speakers if speaker.lower().startswith(name.lower())]
+    if len(matches) != 1 or _ONE_LETTER.match(matches[0], len(name)):
+        return name
+    return matches[0]

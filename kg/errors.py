@@ -34,6 +34,8 @@ class LocigraphError(Exception):
     """Base of all errors of Locigraph; the message says what to do, and commands exit with ``exit_code``."""
 
     exit_code = 2
+    #: What others than the operator may read, such as clients of a server, if that is not the whole message.
+    public: str | None = None
 
 
 class CorpusFormatError(LocigraphError):

@@ -713,6 +713,7 @@ def test_every_answer_over_a_space_with_pending_or_failed_turns_says_so(
     assert (code, "incomplete" in out) == (0, False)
 
 
+@pytest.mark.long
 def test_a_damaged_index_stops_no_forgetting_and_every_other_command_names_the_cure(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -367,7 +367,8 @@ def _plan_of(
     operations += [AddRelation(names.end(edge.source), edge.label, names.end(edge.target)) for edge in edges]
     return Blueprint(
         tuple(operations),
-        tuple(Mention(mention.name, mention.kind) for mention in form.mentions),
+        # Models know kinds; Paris is not Parisa.
+        tuple(Mention(each.name, each.kind, each.kind not in ("person", "other")) for each in form.mentions),
         tuple(Topic(topic.replace("_", " "), topic.replace("_", " ")) for topic in form.topics),
         tuple({edge.label: CoinedLabel(edge.label, edge.description) for edge in form.coin}.values()),
     )

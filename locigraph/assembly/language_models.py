@@ -67,7 +67,12 @@ def clients_of(
             )
         if not used.base_url and settings.mode != "replay":
             raise LocigraphError(f"{option}.base_url is not set; name an endpoint, such as http://localhost:8000/v1")
-        key = os.environ.get(used.api_key_env)
+        key = os.environ.get(used.api_key_env, "").strip()  # files of settings may end their lines with CR
+        if not (key.isascii() and key.isprintable()):
+            raise LocigraphError(
+                f"environment variable {used.api_key_env} holds letters or signs that no HTTP header can carry; set "
+                "it to the key alone"
+            )
         parameters = {"temperature": settings.temperature, "max_tokens": settings.max_output_tokens}
         endpoint = Endpoint(
             used.base_url or "http://replayed.invalid/v1",

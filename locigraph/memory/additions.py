@@ -121,7 +121,10 @@ def after_outage(
             return error
         if state is not TurnState.PENDING:
             return turn
-        return type(error)(f"turn {turn!r} is stored and will be consolidated later, so do not add it again: {error}")
+        stored = f"turn {turn!r} is stored and will be consolidated later, so do not add it again"
+        pending = type(error)(f"{stored}: {error}")
+        pending.public = error.public and f"{stored}: {error.public}"
+        return pending
 
     return [left(space, turn) for space, turn in named]
 

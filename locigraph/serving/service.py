@@ -160,8 +160,8 @@ class Service:
         return answer
 
     def _told(self, error: LocigraphError) -> LocigraphError:
-        """The error as clients may see it: without the folders in which this machine keeps its files."""
-        said = str(error)
+        """The error as clients may see it: without what is the operator's, such as the folders of this machine."""
+        said = error.public or str(error)
         for folder in self._folders:
             said = said.replace(f"{folder}{os.sep}", "")
         error.args = (said,)

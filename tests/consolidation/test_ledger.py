@@ -55,6 +55,20 @@ def test_tokens_and_cost_are_counted_by_stage_by_turn_and_in_all() -> None:
     ]
 
 
+def test_what_others_have_spent_meanwhile_counts_from_the_next_start_on() -> None:
+    memory = Memory()
+    ledgers = [Ledger(max_tokens=1_000), Ledger(max_tokens=1_000)]
+    for ledger in ledgers:
+        ledger.bind(memory)
+        ledger.count(Purpose("judge"), Prices().spent(100, 0))  # of no space, so that only this ledger knows it
+        ledger.count(purpose("architect", "t0"), Prices().spent(300, 0))
+    for ledger in ledgers:
+        ledger.bind(memory)
+        assert ledger.total.tokens == 700
+        with pytest.raises(LimitReachedError):
+            ledger.check(301, Prices())
+
+
 def test_what_came_of_replies_is_counted_like_what_they_cost() -> None:
     ledger, memory = Ledger(), Memory()
     ledger.bind(memory)

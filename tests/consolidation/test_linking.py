@@ -283,6 +283,10 @@ def test_a_reply_that_names_what_was_not_shown_or_too_much_is_told_so_once_and_t
         assert Linker(store).run(SPACE, client) == Linked()
     assert len(requests) == 4
     assert list((tmp_path / "c.failed").iterdir())
+    with asked(tmp_path / "again", lambda document: {"causes": [], "mentions": []}) as (client, requests):
+        assert Linker(store).run(SPACE, client, retry_failed=True) == Linked()
+        assert Linker(store).run(SPACE, client, retry_failed=True) == Linked()
+    assert len(requests) == 1  # both memories are shown with each other
     assert links(store, "CAUSES") == set()
     assert links(store, "MENTIONS") == {("t0", "Rex")}
 

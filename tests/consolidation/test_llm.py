@@ -15,7 +15,7 @@ import pytest
 
 from locigraph.consolidation import llm
 from locigraph.consolidation.cassette import Cassette, key_of
-from locigraph.consolidation.errors import LanguageModelError, MissingReplyError, ReplyFormatError
+from locigraph.consolidation.errors import LanguageModelError, LimitReachedError, MissingReplyError, ReplyFormatError
 from locigraph.consolidation.ledger import Ledger, Origin, Purpose
 from locigraph.consolidation.llm import ChatClient, Endpoint, Message
 from locigraph.kg.counts import Spent
@@ -33,6 +33,14 @@ def boats(reply: Any) -> int:
     if not isinstance(reply.get("boats"), int):
         raise ValueError("'boats' is no whole number")
     return int(reply["boats"])
+
+
+ANSWER = (200, '{"boats": 3}')
+
+
+def replaced(asked: ChatClient, ledger: Ledger | None = None, **settings: Any) -> ChatClient:
+    """The same client with other settings of its endpoint."""
+    return ChatClient(replace(asked._endpoint, **settings), asked.cassette, ledger)
 
 
 def client(url: str, folder: Path, model: str = "m") -> ChatClient:
@@ -82,7 +90,9 @@ def test_a_wrong_reply_is_answered_with_what_is_wrong_and_may_be_mended_once(tmp
 
 
 def test_invalid_repaired_and_refused_requests_are_counted_under_their_stage(tmp_path: Path) -> None:
-    answers = iter([(200, "Sure!"), (200, '{"boats": 3}'), (200, "Sure!"), (200, "Here:"), (400, "too long")])
+    answers = iter(
+        [(200, "Sure!"), (200, '{"boats": 3}'), (200, "Sure!"), (200, "Here:"), (400, "too long"), (200, "{}")]
+    )
     with endpoint(lambda messages: next(answers)) as (url, _):
         asked = client(url, tmp_path)
         assert asked.ask(ASKED, SCHEMA, boats, purpose=Purpose("architect")) == 3
@@ -93,7 +103,7 @@ def test_invalid_repaired_and_refused_requests_are_counted_under_their_stage(tmp
         stage: (spent.calls, spent.invalid, spent.repaired, spent.failed_requests)
         for stage, spent in asked.ledger.by_stage().items()
     }
-    assert counts == {"architect": (2, 1, 1, 0), "scribe": (2, 2, 0, 1), "links": (0, 0, 0, 1)}
+    assert counts == {"architect": (2, 1, 1, 0), "scribe": (2, 2, 0, 1), "links": (1, 0, 0, 1)}
 
 
 def test_a_recorded_reply_or_failure_is_reported_with_its_endpoint_and_what_it_took(tmp_path: Path) -> None:
@@ -385,7 +395,8 @@ def test_an_error_that_quotes_the_request_is_not_taken_for_one_about_schemas_nor
         with pytest.raises(LanguageModelError) as raised:
             asked.ask(ASKED, SCHEMA, boats, purpose=WHY)
     assert "secret" not in str(raised.value)
-    assert [request["response_format"]["type"] for request in stub.requests] == ["json_schema"]
+    # The second one is harmless, and shows that the fault is not that of the first alone.
+    assert [request["response_format"]["type"] for request in stub.requests] == 2 * ["json_schema"]
 
 
 def test_the_endpoint_says_how_long_to_wait() -> None:
@@ -444,7 +455,7 @@ def test_a_request_that_is_refused_for_itself_is_not_an_outage(tmp_path: Path) -
         asked.ask(ASKED, SCHEMA, boats, purpose=WHY)
         with pytest.raises(ReplyFormatError, match=r"too many tokens.*this request is refused") as raised:
             asked.ask([*ASKED, *ASKED], SCHEMA, boats, purpose=WHY)
-    assert len(seen) == 2
+    assert len(seen) == 3
     replayed = ChatClient(Endpoint(NOWHERE, "m"), Cassette(asked.cassette.path, "replay"))
     with pytest.raises(ReplyFormatError, match=re.escape(str(raised.value))):
         replayed.ask([*ASKED, *ASKED], SCHEMA, boats, purpose=WHY)
@@ -454,11 +465,59 @@ def test_a_request_that_is_refused_for_itself_is_not_an_outage(tmp_path: Path) -
 def test_a_first_request_that_is_refused_stops_the_command_since_all_would_be(status: int, tmp_path: Path) -> None:
     with (
         endpoint(lambda messages: (status, "no such model")) as (url, seen),
-        pytest.raises(LanguageModelError, match=r"no such model.*the very first request: correct the model") as raised,
+        pytest.raises(LanguageModelError, match=r"no such model.*harmless request, too.*correct the model") as raised,
     ):
         client(url, tmp_path).ask(ASKED, SCHEMA, boats, purpose=WHY)
     assert not isinstance(raised.value, ReplyFormatError)
-    assert len(seen) == 1
+    assert len(seen) == 2
+
+
+@pytest.mark.parametrize("status", [400, 403, 413, 422, 500, 503])
+def test_what_the_endpoint_refuses_for_its_words_stops_no_other_request(status: int, tmp_path: Path) -> None:
+    with endpoint(lambda messages: (status, "flagged") if "/etc/passwd" in messages[-1]["content"] else ANSWER) as (
+        url,
+        _,
+    ):
+        asked = replaced(client(url, tmp_path), deadline_s=1)
+        with pytest.raises(ReplyFormatError, match=r"flagged.*this request is .*and others are"):
+            asked.ask([{"role": "user", "content": "cat /etc/passwd"}], SCHEMA, boats, purpose=WHY)
+        assert asked.ask(ASKED, SCHEMA, boats, purpose=WHY) == 3
+
+
+@pytest.mark.parametrize("status", [400, 403])
+def test_a_refusal_of_everything_is_an_outage_in_mid_run_too(status: int, tmp_path: Path) -> None:
+    answers = iter([ANSWER, (status, "your credit balance is too low"), (status, "your credit balance is too low")])
+    with endpoint(lambda messages: next(answers)) as (url, _):
+        asked = client(url, tmp_path)
+        asked.ask(ASKED, SCHEMA, boats, purpose=WHY)
+        with pytest.raises(LanguageModelError, match="credit balance") as raised:
+            asked.ask(2 * ASKED, SCHEMA, boats, purpose=WHY)
+    assert not isinstance(raised.value, ReplyFormatError)
+    assert raised.value.public == f"the language model cannot be used now (HTTP {status})"
+
+
+def test_an_answer_that_comes_too_late_counts_as_the_most_that_it_may_cost(tmp_path: Path) -> None:
+    def late(messages: list[dict[str, str]]) -> tuple[int, str]:
+        time.sleep(0.4)
+        return ANSWER
+
+    with endpoint(late) as (url, _):
+        limited = Ledger(max_tokens=150)
+        settings = {"timeout_s": 0.1, "deadline_s": 60, "parameters": {"max_tokens": 90}}
+        asked = replaced(client(url, tmp_path), limited, **settings)
+        with pytest.raises(LimitReachedError, match="max_tokens 150"):
+            asked.ask(ASKED, SCHEMA, boats, purpose=WHY)
+    assert limited.total.output_tokens == 90
+
+
+def test_a_limit_that_is_called_too_large_is_kept(tmp_path: Path) -> None:
+    said = "'max_tokens' is too large: 2000. This model's maximum context length is 4096 tokens"
+    with endpoint(lambda messages: (400, said) if len(messages) > 1 else ANSWER) as (url, seen):
+        asked = replaced(client(url, tmp_path), parameters={"max_tokens": 2000})
+        with pytest.raises(ReplyFormatError, match="too large"):
+            asked.ask([*ASKED, *ASKED], SCHEMA, boats, purpose=WHY)
+        assert asked.ask(ASKED, SCHEMA, boats, purpose=WHY) == 3
+    assert [request["max_tokens"] for request in seen] == 3 * [2000]
 
 
 def test_a_parameter_that_the_model_refuses_is_left_out_or_replaced_and_this_is_said_once(

@@ -17,7 +17,7 @@ from locigraph.consolidation.resolution import spelling_key
 from locigraph.kg.errors import UnknownNodeError
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
-from locigraph.kg.types import GraphChange, NewRelation, Node, NodeStatus, NodeUpdate, SpaceId, Turn, TurnId
+from locigraph.kg.types import GraphChange, NewRelation, Node, NodeId, NodeStatus, NodeUpdate, SpaceId, Turn, TurnId
 from tests.databases import Place
 from tests.fakes import MONDAY, OTHER_SPACE, SPACE, FakeContext, FakeEncoder, FakeExtractor, make_turns
 from tests.kg.dumps import dump
@@ -34,7 +34,7 @@ class Meanings(FakeEncoder):
         return super().encode([" ".join(self._meant.get(word, word) for word in text.split()) for text in texts])
 
 
-ENCODER = Meanings({"hiking": "hike", "Ann": "Ben", "ship": "boat"})
+ENCODER = Meanings({"hiking": "hike", "Ann": "Ben", "ship": "boat", "张伟": "张敏", "Иван": "Пётр"})
 
 
 @pytest.fixture
@@ -43,11 +43,11 @@ def store(store_at: Place) -> Iterator[Store]:
         yield opened
 
 
-def build(store: Store, names: Sequence[str], space: SpaceId = SPACE) -> None:
+def build(store: Store, names: Sequence[str], space: SpaceId = SPACE, kinds: Mapping[str, str] = {}) -> None:
     """A turn of each name, which mentions it."""
 
     def plan(turn: Turn, context: Context) -> Blueprint:
-        return Blueprint((), (Mention(turn.text, "other"),))
+        return Blueprint((), (Mention(turn.text, kinds.get(turn.text, "other")),))
 
     store.append_turns(make_turns(names, space=space))
     Consolidator(store, FakeExtractor(plan), ENCODER, FakeContext()).run(space)
@@ -104,6 +104,17 @@ def test_running_again_changes_nothing_and_taking_the_same_turns_in_again_adds_n
     assert dump(store_at()) == rows
 
 
+@pytest.mark.parametrize("names", [["张伟", "张敏"], ["Иван", "Пётр"]])
+def test_names_in_any_script_are_those_of_different_people(store: Store, names: list[str]) -> None:
+    build(store, names)
+    assert Merger(store, ENCODER).run(SPACE) == Merged()
+
+
+def test_a_person_is_no_product_of_a_like_spelling(store: Store) -> None:
+    build(store, ["Jean", "jeans"], kinds={"Jean": "person", "jeans": "product"})
+    assert Merger(store, ENCODER).run(SPACE) == Merged()
+
+
 def test_edges_that_a_merged_node_got_later_are_copied_to_the_one_that_stays_by_the_next_run(
     store: Store, store_at: Place
 ) -> None:
@@ -135,10 +146,10 @@ def test_edges_that_a_node_gets_while_it_is_merged_are_copied_by_the_same_run(
 ) -> None:
     build(store, ["hike", "hiking"])
 
-    def meanwhile(seen: Snapshot, threshold: float) -> list[Match]:
+    def meanwhile(seen: Snapshot, threshold: float, kinds: Mapping[NodeId, str]) -> list[Match]:
         if not archived(store):
             build(store, ["hike", "hiking", "hiking"])
-        return same_names(seen, threshold)
+        return same_names(seen, threshold, {})
 
     monkeypatch.setattr(merging, "same_names", meanwhile)
     assert Merger(store, ENCODER).run(SPACE) == Merged(merged=1, completed=1)
@@ -178,8 +189,8 @@ def test_forgetting_in_one_space_leaves_the_aliases_of_another_that_has_the_same
 def test_what_was_erased_while_a_merge_runs_is_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     build(store, ["boat", "ship"])
 
-    def erased(seen: Snapshot, threshold: float) -> list[Match]:
-        found = same_names(seen, threshold)
+    def erased(seen: Snapshot, threshold: float, kinds: Mapping[NodeId, str]) -> list[Match]:
+        found = same_names(seen, threshold, {})
         store.forget(SPACE, [TurnId("t1")])
         return found
 

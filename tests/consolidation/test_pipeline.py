@@ -167,6 +167,7 @@ def test_two_extractors_must_not_build_one_graph(store: Store, store_at: Place) 
     assert dump(store_at()) == before
 
 
+@pytest.mark.long
 def test_killing_the_process_at_any_statement_and_running_again_gives_the_uninterrupted_graph(tmp_path: Path) -> None:
     build(tmp_path / "whole.sqlite")
     for statement in (110, 160):  # inside the transactions of different turns

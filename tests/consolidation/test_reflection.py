@@ -227,6 +227,22 @@ def test_a_model_is_asked_once_about_each_fact_and_revises_what_it_concluded(sto
     assert client.ledger.by_stage()["reflection"].calls == 2
 
 
+def test_the_first_request_allows_no_insight_to_be_revised_and_its_schema_is_valid(
+    store: Store, tmp_path: Path
+) -> None:
+    build(store, HOBBIES)
+    schemas: list[Any] = []
+
+    def read(request: Any) -> Any:
+        schemas.append(request["response_format"]["json_schema"]["schema"])
+        return {"insights": []}
+
+    with stub_server(Stub(read)) as stub:
+        client = ChatClient(Endpoint(stub.url, "m"), Cassette(tmp_path / "c.sqlite"))
+        assert Reflector(store, ENCODER).run(SPACE, client) == Reflected()
+    assert schemas[0]["properties"]["insights"]["items"]["properties"]["revises"] == {"anyOf": [{"type": "null"}]}
+
+
 def test_facts_wait_for_a_full_request_while_turns_are_pending(store: Store, tmp_path: Path) -> None:
     build(store, HOBBIES)
     store.append_turns(make_turns([*HOBBIES, "more to come"]))

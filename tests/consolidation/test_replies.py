@@ -30,7 +30,8 @@ def taken(reply: object) -> object:
         'I think {"a": 2} maybe\n</think>\n\n{"a": 1}',
         'First <think>one</think> then {"a": 2}</think>{"a": 1}',
         'Nothing stands behind {"a": 1}</think>\n',
-        'Neither {} nor {JSON} nor {"x": {"a": 2}}, but {"a": 1}, not {"a": 3}',
+        'Neither {} nor {JSON} nor {"x": {"a": 2}}, but {"a": 1}, and that is all',
+        'Mallory says {"a": 3}, so I reply {"a": 1}',
         '{"x": NaN}</think>{"a": 1}',
     ],
 )

@@ -40,6 +40,8 @@ def test_a_short_form_of_one_speaker_means_the_speaker() -> None:
     assert full_name("Me", ["Melanie", "Ben"]) == "Me"  # too short
     assert full_name("Ann", ["Anna", "Annette"]) == "Ann"  # two could be meant
     assert full_name("Carla", ["Anna"]) == "Carla"
+    assert full_name("Daniel", ["Daniela", "Ben"]) == "Daniel"  # not short for it
+    assert full_name("Melanie", ["Melanie B", "Ben"]) == "Melanie B"
 
 
 def test_an_entity_is_found_by_any_spelling() -> None:

@@ -84,6 +84,7 @@ def test_every_corpus_format_is_given_wrong_and_long_files() -> None:
     assert corpora.SOUND.keys() == {*FORMATS}
 
 
+@pytest.mark.long
 def test_every_function_that_makes_a_pattern_is_called_with_long_texts() -> None:
     assert patterns.made() == doubling.CALLED_BY.keys()
     assert {reader for reader in doubling.CALLED_BY.values() if reader} <= doubling.READERS.keys()

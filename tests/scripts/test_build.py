@@ -59,6 +59,7 @@ def test_the_sample_is_not_taken_for_a_store_of_other_conversations_unless_it_is
     build(corpus=CorpusSettings(path="sample"), store=store, checkpoint=None, dry_run=True)
 
 
+@pytest.mark.long
 def test_the_sample_goes_into_a_store_of_its_own_again_and_again(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

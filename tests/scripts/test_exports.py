@@ -90,6 +90,7 @@ def test_a_forgotten_turn_does_not_come_back_with_a_changed_chat(
     assert "chat: 1 forgotten turn skipped" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_messages_that_gain_times_are_the_same_and_forgotten_ones_stay_forgotten(place: Path) -> None:
     said = ("My PIN is 4711.", "We moved to Porto.", "We moved to Porto.")
     assert built(messages(*said, timed=False)) == [f"User: {text}" for text in said]
@@ -100,6 +101,7 @@ def test_messages_that_gain_times_are_the_same_and_forgotten_ones_stay_forgotten
         assert graph.spaces() == []
 
 
+@pytest.mark.long
 def test_a_restored_turn_comes_back_from_a_changed_chat(place: Path) -> None:
     built(whatsapp(*SAID))
     forget_first()
@@ -107,6 +109,7 @@ def test_a_restored_turn_comes_back_from_a_changed_chat(place: Path) -> None:
     assert built(whatsapp(*RENAMED)) == [RENAMED[0], *SAID[1:]]
 
 
+@pytest.mark.long
 def test_what_is_said_again_is_new(place: Path) -> None:
     built(whatsapp("Ana: Yes.", "Ben: No."))
     forget_first()
@@ -115,6 +118,7 @@ def test_what_is_said_again_is_new(place: Path) -> None:
     assert built(whatsapp(*later)) == ["Ben: No.", "Ana: Yes.", "Ben: No."]  # a window of the last messages
 
 
+@pytest.mark.long
 def test_which_of_several_messages_in_a_minute_was_edited_is_not_guessed(place: Path) -> None:
     first, second = "03/04/2024, 10:00 - Ana: One.", "03/04/2024, 10:00 - Ana: Two."
     built(whatsapp(first, second))

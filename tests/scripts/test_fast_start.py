@@ -41,6 +41,7 @@ def ended(commands: list[list[str]], folder: Path) -> list[tuple[str, int, list[
     return [(words, code, found) for words, code, found in map(json.loads, ran.stdout.splitlines())]
 
 
+@pytest.mark.long
 def test_what_cannot_be_asked_is_refused_before_anything_heavy_is_loaded(tmp_path: Path) -> None:
     commands = [
         ["recall", "Who?", "--space", "ana", "--store", "absent.sqlite"],

@@ -82,6 +82,7 @@ SAID = ("I live in Boston.", "My favourite colour is green.", "I moved to Denver
 STEPS = ("add", "add earlier", "add beside it", "forget", "forget unsaid", "forget all", "other space")
 
 
+@pytest.mark.long
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.sampled_from(STEPS), min_size=1, max_size=14))
 def test_what_a_writer_keeps_between_turns_never_changes_the_graph(tmp_path: Path, steps: list[str]) -> None:

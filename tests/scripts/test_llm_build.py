@@ -130,6 +130,7 @@ def test_with_a_fifth_of_the_requests_failing_every_turn_is_done_or_failed_and_a
             assert (made[1] - edges, edges - made[1]) == (Counter(), Counter())
 
 
+@pytest.mark.long
 def test_a_replay_builds_the_same_store_byte_by_byte_without_an_endpoint(tmp_path: Path) -> None:
     part = BEGINNING
     with stub_server(Stub(extracted)) as stub, Store(tmp_path / "a.sqlite") as store:

@@ -1209,7 +1209,9 @@ def test_after_an_outage_each_caller_hears_of_its_own_turn(place: Path, monkeypa
     def cut(self: Consolidator, turn: Turn, state: SpaceState) -> None:
         nonlocal left
         if left == 0:
-            raise LanguageModelError("no answer")
+            outage = LanguageModelError("no answer")
+            outage.public = "busy"
+            raise outage
         left -= 1
         extract(self, turn, state)
 
@@ -1220,6 +1222,7 @@ def test_after_an_outage_each_caller_hears_of_its_own_turn(place: Path, monkeypa
         assert (first, second) == ("t0", "t1")
         assert isinstance(third, LanguageModelError)
         assert "turn 't2' is stored and will be consolidated later, so do not add it again: no answer" in str(third)
+        assert third.public == "turn 't2' is stored and will be consolidated later, so do not add it again: busy"
         memory.add(**SALE | {"turn_id": "t3"})
         hits = memory.recall("bike", space="ana", fold=None)
         assert {turn for hit in hits for turn in hit.turn_ids} == {"t0", "t1", "t2", "t3"}

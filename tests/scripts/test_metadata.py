@@ -61,6 +61,7 @@ def test_filters_of_other_mappings_that_look_alike_are_told_apart(place: Path) -
                 assert {int(turn[1:]) % 2 for hit in found for turn in hit.turn_ids} == {odd}
 
 
+@pytest.mark.long
 def test_a_filter_that_few_turns_satisfy_still_finds_them_all(place: Path) -> None:
     with opened(place) as memory:
         filled(memory, 150)

@@ -180,6 +180,7 @@ def test_a_generator_that_cannot_be_is_one_line(
     assert_one_line_and_code_2(code, error, told)
 
 
+@pytest.mark.long
 def test_an_evaluation_asks_every_strategy_the_same_queries_and_says_how_many_were_made_by_rules(
     capsys: pytest.CaptureFixture[str], place: Path
 ) -> None:

@@ -79,6 +79,7 @@ def test_old_turns_before_a_newer_one_are_consolidated_in_steps_during_which_que
         assert not memory.notes("ana")
 
 
+@pytest.mark.long
 def test_a_memory_that_is_closed_amid_a_rebuild_does_the_rest_first_and_lets_nobody_wait(place: Path) -> None:
     memory = Memory.open(place / "memory.sqlite", checkpoint=None)
     for n in range(20):

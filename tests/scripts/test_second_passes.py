@@ -98,6 +98,7 @@ def test_reflections_are_found_by_v1_at_once_and_from_the_index_once_they_are_th
     assert dump(folder / "g.sqlite") == before
 
 
+@pytest.mark.long
 def test_after_each_second_pass_the_indexes_are_up_to_date_and_v2_answers(
     built: tuple[Path, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,6 +167,7 @@ def test_once_and_an_interval_exclude_each_other(words: list[str], capsys: pytes
     assert_one_line_and_code_2(code, error, "give either --once or --interval with seconds above 0")
 
 
+@pytest.mark.long
 def test_sigterm_ends_the_service_cleanly(built: tuple[Path, list[str]], tmp_path: Path) -> None:
     folder, options = built
     command = [sys.executable, "-m", "locigraph", "classify", "--interval", "0.1", *options]

@@ -93,6 +93,7 @@ def test_conversations_go_side_by_side_their_turns_in_order_and_make_the_same_gr
     assert watched.orders == {space: [turn.turn_id for turn in turns_of(space)] for space in SPACES}
 
 
+@pytest.mark.long
 def test_a_limit_is_kept_to_the_last_reply_and_a_higher_one_ends_in_the_same_graphs(
     expected: list[Any], tmp_path: Path
 ) -> None:
@@ -109,6 +110,7 @@ def test_a_limit_is_kept_to_the_last_reply_and_a_higher_one_ends_in_the_same_gra
         assert graphs(store) == expected
 
 
+@pytest.mark.long
 def test_ctrl_c_waits_for_replies_under_way_asks_nothing_more_and_the_build_goes_on(
     expected: list[Any], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -146,6 +148,7 @@ def test_ctrl_c_waits_for_replies_under_way_asks_nothing_more_and_the_build_goes
         assert graphs(store) == expected
 
 
+@pytest.mark.long
 def test_an_outage_in_one_conversation_stops_all_with_its_reason_and_loses_nothing(
     expected: list[Any], tmp_path: Path
 ) -> None:

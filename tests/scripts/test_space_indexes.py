@@ -256,6 +256,7 @@ def test_what_another_process_wrote_to_another_index_is_missed_aloud(place: Path
             memory.recall("Who sold boat 20?", space="ana", strategy="v1")
 
 
+@pytest.mark.long
 def test_threads_that_ask_with_filters_while_turns_are_added_see_them_all(place: Path) -> None:
     def work(number: int) -> None:
         for turn in range(12):

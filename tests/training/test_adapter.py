@@ -121,6 +121,7 @@ def test_the_loss_is_that_of_answers_against_drawn_documents_without_the_ignored
     assert float(module.training_step(example, 0)) == pytest.approx(0.31326, abs=1e-5)
 
 
+@pytest.mark.long
 def test_what_it_learns_holds_for_a_conversation_it_has_not_seen(base: str, tmp_path: Path) -> None:
     config = dataclasses.replace(CONFIG, rank=8, epochs=30, negatives=20, dropout=0.0)
     made = trained(base, tmp_path, config, validation=())

@@ -246,6 +246,7 @@ def test_only_non_edges_left_over_make_a_link_loss() -> None:
 # --- learning ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("encoder", list(GRAPH_ENCODERS))
 @pytest.mark.parametrize("name", list(LOSSES))
 def test_each_loss_is_learnt_by_heart_from_one_space(name: str, encoder: str) -> None:

@@ -10,6 +10,7 @@ def link(
     store: str = "data/graph.sqlite",
     once: bool = False,
     interval: float | None = None,
+    retry_failed: bool = False,
     index: IndexSettings = IndexSettings(),
     encoder: EncoderSettings = REMEMBERED,
     checkpoint: str | None = DEFAULT,
@@ -26,6 +27,7 @@ def link(
         store: The graph.
         once: States that the command ends after one pass, as it does unless ``interval`` is given.
         interval: Seconds between two passes over the store, to run as a service.
+        retry_failed: Whether to try again with memories for which the model's replies were unusable.
         index: Vector index, which is brought up to date after each pass.
         encoder: Text encoder; by default the one that the graph was built with.
         checkpoint: Checkpoint whose graph embeddings are kept up to date, for v2; ``default`` for the one that the
@@ -44,8 +46,12 @@ def link(
 
     client = client_if_named("links", llm, max_tokens=max_tokens, max_cost=max_cost)
 
+    retried: set[SpaceId] = set()
+
     def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: second_passes.Stopped) -> Linked:
-        return Linker(graph).run(space, client, is_stopped=is_stopped)
+        again = retry_failed and space not in retried  # a service retries in its first pass only
+        retried.add(space)
+        return Linker(graph).run(space, client, retry_failed=again, is_stopped=is_stopped)
 
     target = second_passes.Target(store, index, encoder, checkpoint)
     second_passes.run("link", target, Linked(), work, once=once, interval=interval, client=client)

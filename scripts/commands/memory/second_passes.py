@@ -106,12 +106,12 @@ def run(
     before = signal.signal(signal.SIGTERM, end)
     try:
         with opening.existing_store(target.store, access="write") as graph, _alone(name, target.store):
-            if client is not None:
-                client.ledger.bind(graph)
             text_encoder = opening.text_encoder(defaults.encoder_settings(target.encoder, graph, target.checkpoint))
             plain = text_encoder.without_adapter()
             is_due = True  # also before the first pass, since an earlier process may have left something
             while not stop.is_set():
+                if client is not None:
+                    client.ledger.bind(graph)  # again, since other commands spend from the same limit
                 done, is_whole, outage = _one_pass(graph, plain, nothing, work, stop.is_set)
                 for each in plain_and_adapted(text_encoder):
                     graphs.embed_all(graph.spaces(), graph, each)

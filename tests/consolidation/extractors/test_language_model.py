@@ -165,7 +165,7 @@ def test_a_plan_may_add_update_supersede_archive_relate_and_coin(tmp_path: Path)
             AddRelation("n2", "CAUSES", "n1"),
             AddRelation("n1", "SOLD_IN", "2024_4"),
         ),
-        (Mention("Porto", "location"),),
+        (Mention("Porto", "location", is_full=True),),
         (Topic("boat sales", "boat sales"),),
         (CoinedLabel("SOLD_IN", "Thing to place of sale."),),
     )

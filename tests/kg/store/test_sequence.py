@@ -62,6 +62,7 @@ def test_any_split_into_appends_that_keeps_each_sessions_order_gives_the_same_po
         assert store.turns(SPACE) == turns
 
 
+@pytest.mark.long
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_turns_that_are_placed_at_the_end_are_where_a_look_at_all_turns_would_place_them(

@@ -35,6 +35,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ["evaluate-consolidation", "--corpus.path", "chat.jsonl", "--encoder.model", model]
 
 
+@pytest.mark.long
 def test_a_model_is_judged_beside_rules_and_records_with_what_it_cost(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

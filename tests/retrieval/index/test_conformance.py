@@ -349,6 +349,7 @@ def test_a_closed_connection_is_an_outage_and_not_an_empty_result(engine: Engine
             action()
 
 
+@pytest.mark.long
 def test_an_approximate_index_finds_what_an_exact_one_finds(index: MilvusIndex) -> None:
     vectors, shares = random_vectors(6_000, seed=4), []
     rows = [row(i, ("harbor", "meadow", "cove")[i % 3]) for i in range(6_000)]

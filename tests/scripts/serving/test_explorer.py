@@ -55,6 +55,7 @@ def page(browser: Browser, guarded: httpx.Client) -> Iterator[Page]:
     assert [each for each in said if "401" not in each] == []
 
 
+@pytest.mark.long
 def test_a_question_is_asked_looked_into_and_moved_in_time_by_keyboard(page: Page) -> None:
     press, status = page.keyboard.press, page.locator("#status")
     expect(status).to_contain_text("no valid key")

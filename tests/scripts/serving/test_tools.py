@@ -99,6 +99,7 @@ def test_every_tool_works_over_http(place: Path, mode: str) -> None:
         over_http(client.base_url, every_tool, mode=mode)
 
 
+@pytest.mark.long
 def test_every_tool_works_over_standard_input_and_output(place: Path) -> None:
     words = command(place, "--stdio")
     server = StdioServerParameters(command=words[0], args=words[1:], env=environment())
@@ -193,6 +194,7 @@ def test_limits_hold_over_mcp_too(place: Path) -> None:
         assert http.post("/mcp", content=b"{}", headers=key).status_code == 429
 
 
+@pytest.mark.long
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(names=st.lists(st.text(max_size=30) | st.sampled_from(["ana*", "bo' or space == 'ana", "*"]), min_size=1))
 def test_no_name_of_a_space_shows_another_key_s_rows(guarded: httpx.Client, names: list[str]) -> None:
