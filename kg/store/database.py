@@ -46,6 +46,7 @@ class Database:
     def __init__(self, url: str | Path, *, access: Access = "create") -> None:
         text_url = str(url)
         self.url = shown_url(text_url)
+        self.opened_in = Path.cwd()  # relative paths mean files in it
         self._engine = make_engine(text_url, access)  # connects to nothing yet
         file = file_of(text_url)
         if file is not None and access == "create":
@@ -159,6 +160,10 @@ class Database:
         except UnicodeEncodeError as error:  # in a name that a caller gave, as every stored text was checked
             raise StoreError(
                 f"store {self.url!r}: {shortened(error.object)} has a lone surrogate, so it names nothing here"
+            ) from error
+        except sa.exc.TimeoutError as error:
+            raise StoreUnavailableError(
+                f"store {self.url!r}: all connections are in use; run fewer requests at once, and run the command again"
             ) from error
         except sa.exc.DBAPIError as error:
             on_server = postgresql.cure_of(str(error.orig)) if self._engine.dialect.name == "postgresql" else None

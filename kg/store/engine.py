@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,8 +26,8 @@ def shown_url(url: str) -> str:
     """A store's URL with the password hidden, for use in error messages."""
     try:
         return sa.make_url(url).render_as_string(hide_password=True) if "://" in url else url
-    except sa.exc.ArgumentError:
-        return url
+    except (sa.exc.ArgumentError, ValueError):
+        return url.partition("://")[0] + "://..."  # it may hold a password
 
 
 def make_engine(url: str, access: Access) -> Engine:
@@ -41,7 +42,8 @@ def make_engine(url: str, access: Access) -> Engine:
     try:
         parsed = _parsed(url)
         file = _file_of(parsed)
-        options: dict[str, Any] = {} if file is None else {"creator": lambda: _connected(file, access)}
+        # An open store stays the same one when the process changes its folder.
+        options: dict[str, Any] = {} if file is None else {"creator": partial(_connected, file.absolute(), access)}
         backend = parsed.get_backend_name()
         if backend not in _BACKENDS:
             raise StoreError(
@@ -59,6 +61,11 @@ def make_engine(url: str, access: Access) -> Engine:
         ) from error
     except sa.exc.ArgumentError as error:
         raise StoreError(f"store URL {shown_url(url)!r} cannot be used: {error}") from error
+    except ValueError as error:
+        raise StoreError(
+            f"store URL {shown_url(url)!r} cannot be used: its port is no number; expected "
+            "postgresql+psycopg://USER@HOST:PORT/DATABASE with a port such as 5432"
+        ) from error
     if engine.dialect.name != "sqlite":
         return engine
 
@@ -102,7 +109,7 @@ def file_of(url: str) -> Path | None:
     """The SQLite file that the path or URL of a store names; None for a database on a server or in memory."""
     try:
         return _file_of(_parsed(url))
-    except sa.exc.ArgumentError:  # opening the database will report the error
+    except (sa.exc.ArgumentError, ValueError):  # opening the database will report the error
         return None
 
 
@@ -118,7 +125,7 @@ def _file_of(url: sa.URL) -> Path | None:
 
 def _connected(file: Path, access: Access) -> sqlite3.Connection:
     def connect(parameter: str) -> sqlite3.Connection:
-        return sqlite3.connect(f"{file.absolute().as_uri()}?{parameter}", uri=True, check_same_thread=False)
+        return sqlite3.connect(f"{file.as_uri()}?{parameter}", uri=True, check_same_thread=False)
 
     connection = connect(f"mode={_MODES[access]}")
     if access != "read":

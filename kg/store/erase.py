@@ -39,18 +39,20 @@ def erase_turns(
     turn_ids: Sequence[TurnId],
     before_erasing: Listener,
     *,
-    keeps_space: bool = False,
+    are_expired: bool = False,
 ) -> int:
     """Erase turns and what was derived from them within the connection's transaction; see ``Store.forget``."""
     turn_keys = turns.keys_of(connection, space, turn_ids)
+    if are_expired and not turn_keys:
+        return 0
     missing = sorted(set(turn_ids) - set(turn_keys))
-    if missing:
+    if missing and not are_expired:  # another process may have erased expired ones meanwhile
         raise UnknownTurnError(
             f"space {space!r} has no turn {shortened(missing[0])}, or it was erased before; nothing was erased now"
         )
     of_space = select(func.count()).select_from(tables.turns).where(tables.turns.c.space == space)
     # If nothing is left, the owner is forgotten as well.
-    if not keeps_space and connection.scalar(of_space) == len(turn_keys):
+    if not are_expired and connection.scalar(of_space) == len(turn_keys):
         return erase_spaces(connection, [space], before_erasing)
     tombstones.put(connection, space, list(turn_keys))
     # It is often made from what was said.
@@ -149,6 +151,8 @@ def _reopen_superseded(connection: Connection, doomed: Sequence[int], forgotten:
         # A fact whose own end came before it was superseded keeps that end.
         reopened = nodes.c.key == closed.source, nodes.c.valid_to == since
         connection.execute(update(nodes).where(*reopened).values(valid_to=end))
+        earlier = versions.c.key == closed.source, versions.c.valid_to == since  # of a fact that was reworded since
+        connection.execute(update(versions).where(*earlier).values(valid_to=end))
 
 
 def _inherit_successors(connection: Connection, doomed: AbstractSet[int], forgotten: AbstractSet[TurnId]) -> None:
@@ -236,7 +240,9 @@ def erase_spaces(connection: Connection, spaces: Sequence[SpaceId], before_erasi
         turn_keys = set(connection.scalars(select(tables.turns.c.key).where(tables.turns.c.space == space)))
         texts |= dict.fromkeys(_texts(connection, space, nodes, turn_keys))
     before_erasing(list(texts))
-    return sum(_erase_space(connection, space, nodes) for space, nodes in keys.items())
+    erased = sum(_erase_space(connection, space, nodes) for space, nodes in keys.items())
+    remembered.drop_of_spaces(connection, spaces)
+    return erased
 
 
 def _erase_space(connection: Connection, space: SpaceId, keys: Sequence[int]) -> int:
@@ -244,7 +250,6 @@ def _erase_space(connection: Connection, space: SpaceId, keys: Sequence[int]) ->
     _nodes(connection, space, keys)
     labels.drop_unused(connection, space)
     connection.execute(delete(tables.turns).where(tables.turns.c.space == space))
-    remembered.drop_of_space(connection, space)
     for table in (tables.changed_spaces, tables.word_statistics):
         connection.execute(delete(table).where(table.c.space == space))
     connection.execute(delete(tables.spent).where(tables.spent.c.space == space))

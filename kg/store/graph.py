@@ -275,7 +275,7 @@ class Store(Conversations, Queues):
         turn_ids: Sequence[TurnId],
         *,
         before_erasing: erase.Listener = lambda texts: None,
-        keeps_space: bool = False,
+        are_expired: bool = False,
     ) -> int:
         """Erase turns and everything derived from them.
 
@@ -293,7 +293,8 @@ class Store(Conversations, Queues):
             turn_ids: The turns.
             before_erasing: Called with the texts that are about to be erased, so that caches can drop them; if it
                 fails, nothing is erased.
-            keeps_space: Whether the space and its owner stay even if none of its turns is left.
+            are_expired: Whether the turns are some that have expired: those that are gone already are passed over, and
+                the space and its owner stay even if none of its turns is left.
 
         Returns:
             Number of nodes erased.
@@ -305,7 +306,7 @@ class Store(Conversations, Queues):
         """
         self.require_space(space)
         with self._write(space) as connection:
-            erased = erase.erase_turns(connection, space, turn_ids, before_erasing, keeps_space=keeps_space)
+            erased = erase.erase_turns(connection, space, turn_ids, before_erasing, are_expired=are_expired)
         self.empty_log()
         return erased
 

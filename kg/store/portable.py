@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import sqlalchemy as sa
@@ -28,6 +29,7 @@ from locigraph.kg.types import SpaceId
 _HEADER = {"format": "locigraph", "version": 1}
 _AT_ONCE = 1_000
 _OF_TURN = json.dumps({"table": tables.turns.name})[:-1]  # how the line of a turn begins
+_TURNS = select(tables.turns.c.space, tables.turns.c.turn_id)
 # Every row refers to rows of earlier tables only.
 _TABLES = (
     tables.settings, tables.node_types, tables.relation_labels, tables.spaces, tables.turns, tables.coined_labels,
@@ -73,17 +75,7 @@ def read(connection: Connection, given: Iterable[str]) -> int:
     """
     digest = hashlib.sha256()
     if any(connection.execute(select(table).limit(1)).first() for table in (tables.spaces, tables.tombstones)):
-        known, turns = remembered.get(connection, IMPORTED), 0
-        for line in given if known else ():
-            digest.update(line.encode())
-            turns += line.startswith(_OF_TURN)
-        if known != digest.hexdigest():
-            raise StoreError("the store is not empty; name a new one with --store")
-        if (connection.scalar(select(func.count()).select_from(tables.turns)) or 0) < turns:
-            raise StoreError(
-                "the store was made of this file, and some of its turns were forgotten since; name a new one with "
-                "--store"
-            )
+        _require_made_of(connection, given)
         return 0
     by_name = {table.name: table for table in _TABLES}
     waiting: list[dict[str, Any]] = []
@@ -128,6 +120,25 @@ def _entry(line: str, number: int) -> Mapping[str, Any]:
     if not isinstance(entry, dict):
         raise StoreError(f"line {number} is {shortened(line)}; expected an object")
     return entry
+
+
+def _require_made_of(connection: Connection, given: Iterable[str]) -> None:
+    """Raise StoreError unless the store was made of these lines and holds all of their turns."""
+    digest, lacking = hashlib.sha256(), False
+    known = remembered.get(connection, IMPORTED)
+    stored = {(row.space, row.turn_id) for row in connection.execute(_TURNS)} if known else set()
+    for line in given if known else ():
+        digest.update(line.encode())
+        if not lacking and line.startswith(_OF_TURN):
+            with suppress(ValueError, KeyError, TypeError):  # not a line of the file
+                row = json.loads(line)["row"]
+                lacking = (row["space"], row["turn_id"]) not in stored
+    if known != digest.hexdigest():
+        raise StoreError("the store is not empty; name a new one with --store")
+    if lacking:
+        raise StoreError(
+            "the store was made of this file, and some of its turns were forgotten since; name a new one with --store"
+        )
 
 
 def _check_header(entry: Mapping[str, Any]) -> None:

@@ -21,11 +21,16 @@ _TAKE = sa.text(
     "SELECT pg_advisory_xact_lock(hashtextextended(name, 0)) FROM "
     "(SELECT name FROM unnest(CAST(:names AS text[])) AS name ORDER BY name) AS sorted"
 )
+# A server has room for some thousands of locks. A change of more spaces takes one lock that all others share.
+_MOST_LOCKS = 1_000
+_SHARE_ALL = sa.text("SELECT pg_advisory_xact_lock_shared(hashtextextended('all names', 2))")
+_TAKE_ALL = sa.text("SELECT pg_advisory_xact_lock(hashtextextended('all names', 2))")
 # Parts of messages, in lower case, and what to do about them.
 _CURES = (
     (("password authentication", "no password supplied", "pg_hba", 'role "'), "check user and password in the URL"),
     (("does not exist",), "create the database with createdb, or name another with --store"),
     (("permission denied", "must be owner"), "grant the user the right to create tables and to write in this database"),
+    (("out of shared memory",), "raise max_locks_per_transaction on the server"),
     (("too many clients", "remaining connection slots"), "raise max_connections on the server, or run fewer processes"),
     (("lock timeout",), "another process has been working on it for minutes; run the command again when it is done"),
     (("deadlock detected",), "two processes have changed the same spaces; nothing was changed, so run it again"),
@@ -61,7 +66,12 @@ def engine_options(*, is_reader: bool) -> dict[str, Any]:
 def take(connection: Connection, names: Iterable[str]) -> None:
     """Take the locks of some names, in an order that all processes share, until the transaction ends."""
     wanted = sorted({*names})
-    if wanted and connection.dialect.name == "postgresql":
+    if not wanted or connection.dialect.name != "postgresql":
+        return
+    if len(wanted) > _MOST_LOCKS:
+        connection.execute(_TAKE_ALL)
+    else:
+        connection.execute(_SHARE_ALL)
         connection.execute(_TAKE, {"names": wanted})
 
 
@@ -72,7 +82,8 @@ def held(engine: Engine, name: str, *, is_shared: bool = False) -> Iterator[None
         yield
         return
     kind = "_shared" if is_shared else ""
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+    # Not one of the pool's connections: who holds the lock needs these for what it does meanwhile.
+    with _apart(engine).connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(sa.text(f"SELECT pg_advisory_lock{kind}(hashtextextended(:name, 1))"), {"name": name})
         try:
             yield
@@ -81,6 +92,11 @@ def held(engine: Engine, name: str, *, is_shared: bool = False) -> Iterator[None
                 connection.execute(
                     sa.text(f"SELECT pg_advisory_unlock{kind}(hashtextextended(:name, 1))"), {"name": name}
                 )
+
+
+def _apart(engine: Engine) -> Engine:
+    """An engine with the settings of another whose connections are closed after use, and of any number."""
+    return sa.create_engine(engine.url, creator=engine.pool._creator, poolclass=sa.NullPool)
 
 
 def is_held(engine: Engine, name: str) -> bool:

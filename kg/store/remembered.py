@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sqlalchemy import Connection, delete, select
 
 from locigraph.kg.store import tables
-from locigraph.kg.store.statements import dialect_insert, insert_or_keep
+from locigraph.kg.store.statements import chunks, dialect_insert, insert_or_keep
 from locigraph.kg.types import SpaceId
 
 #: Name of the setting that identifies a store uniquely.
@@ -19,11 +21,12 @@ def of_space(what: str, space: SpaceId) -> str:
     return f"{what}/{space}"
 
 
-def drop_of_space(connection: Connection, space: SpaceId) -> None:
-    """Erase all settings of a space."""
-    for name in connection.scalars(select(tables.settings.c.name)).all():
-        if name.partition("/")[2] == space:
-            connection.execute(delete(tables.settings).where(tables.settings.c.name == name))
+def drop_of_spaces(connection: Connection, spaces: Collection[SpaceId]) -> None:
+    """Erase all settings of some spaces."""
+    gone = {*spaces}
+    names = connection.scalars(select(tables.settings.c.name)).all()
+    for some in chunks([name for name in names if name.partition("/")[2] in gone]):
+        connection.execute(delete(tables.settings).where(tables.settings.c.name.in_(some)))
 
 
 def get(connection: Connection, name: str) -> str | None:

@@ -10,7 +10,8 @@ from sqlalchemy import Connection, func, or_, select, update
 from locigraph.kg.store import changes
 from locigraph.kg.store.statements import rows_in
 from locigraph.kg.store.tables import spaces, turns
-from locigraph.kg.types import SpaceId
+from locigraph.kg.times import epoch
+from locigraph.kg.types import SpaceId, Turn
 
 
 def put(connection: Connection, space: SpaceId, seconds: int | None, *, now: int) -> int:
@@ -30,6 +31,19 @@ def put(connection: Connection, space: SpaceId, seconds: int | None, *, now: int
     if moved:
         changes.count(connection, space)  # what is known of its turns elsewhere is out of date
     return int(moved)
+
+
+def shorten(connection: Connection, space: SpaceId, given: Sequence[Turn]) -> None:
+    """Let stored turns expire as early as they do in what is given again; none is put off."""
+    moved = 0
+    for turn in given:
+        if turn.expires_at is not None:
+            ends = epoch(turn.expires_at)
+            is_later = or_(turns.c.expires_at.is_(None), turns.c.expires_at > ends)
+            one = turns.c.space == space, turns.c.turn_id == turn.turn_id, is_later
+            moved += connection.execute(update(turns).where(*one).values(expires_at=ends)).rowcount
+    if moved:
+        changes.count(connection, space)
 
 
 def of(connection: Connection, names: Iterable[SpaceId]) -> dict[SpaceId, int]:

@@ -199,8 +199,8 @@ _PLACED = _placed()
 def _is_at_the_end(connection: Connection, space: SpaceId, given: Sequence[tuple[str, TurnId]]) -> bool:
     """Fast path of ``arrange``: write positions of turns that clearly come last, without reading all other turns.
 
-    This applies if all given turns are new and of one session, which is the session of the last turn or a new session
-    that is later than all turns. Returns whether it applied.
+    This applies if all given turns are new and of one session that is new, or has times, or has the last turn, and if
+    they are later than all others. Returns whether it applied.
     """
     turns = tables.turns.c
     of_space = turns.space == space
@@ -213,11 +213,14 @@ def _is_at_the_end(connection: Connection, space: SpaceId, given: Sequence[tuple
     placed = connection.execute(_PLACED, {"space": space, "session": given[0][0]}).one()
     if placed.first_places != 1:
         return False  # the first turns, or positions of an earlier version, which counted those of every file from 0
-    dated = next((new[turn_id].spoken_at for _, turn_id in given if new[turn_id].spoken_at is not None), None)
+    times = [new[turn_id].spoken_at for _, turn_id in given]
+    dated = next((time for time in times if time is not None), None)
     if placed.last_of_session is None:
         is_last = dated is None or placed.latest is None or dated > placed.latest
-    else:  # a session without any time moves once one of its turns has a time
-        is_last = placed.last_of_session == placed.last and (dated is None or bool(placed.is_session_dated))
+    elif placed.last_of_session == placed.last:  # a session without any time moves once one of its turns has a time
+        is_last = dated is None or bool(placed.is_session_dated)
+    else:  # sessions that go on side by side
+        is_last = bool(placed.is_session_dated) and times[0] is not None and times[0] > placed.latest
     if is_last:
         _move(connection, {new[turn_id].key: placed.last + 1 + i for i, (_, turn_id) in enumerate(given)})
     return is_last

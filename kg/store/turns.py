@@ -37,6 +37,8 @@ def append(
         kept = retention.of(connection, {turn.space for turn in new})
         connection.execute(insert(tables.turns), retention.limited([turn_row(turn) for turn in new], kept, now=now))
     for space, said in living.items():
+        retention.shorten(connection, space, said)
+    for space, said in living.items():
         if not said:
             continue
         early = sequence.arrange(connection, space, [(turn.session_id, turn.turn_id) for turn in said])

@@ -135,6 +135,16 @@ def remember_encoder(store: Store, used: EncoderSettings, encoder: CachedTextEnc
     _remember(store, _ENCODER, json.dumps({"model": model, "dtype": dtype, "adapter": adapter}))
 
 
+def forget_missing_adapter(store: Store) -> str | None:
+    """Let an imported store do without the adapter of another machine that it remembers; returns its folder."""
+    held = json.loads(store.setting(_ENCODER) or "{}")
+    adapter: str | None = held.get("adapter")
+    if adapter in (None, _SHIPPED) or Path(adapter).is_dir():
+        return None
+    _remember(store, _ENCODER, json.dumps(held | {"adapter": None}))
+    return adapter
+
+
 def remember_indexed(store: Store, used: EncoderSettings) -> None:
     """Record in a store the model and number format of the text encoder whose vectors its index holds.
 

@@ -88,7 +88,7 @@ def text_cache(settings: EncoderSettings) -> Path:
         LocigraphError: If none is named and the user has no home folder.
     """
     if settings.cache is not None:
-        return Path(settings.cache)
+        return Path(settings.cache).absolute()
     folder = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if not folder.is_absolute():  # the XDG specification says to ignore relative paths
         try:
@@ -194,6 +194,8 @@ def vector_index(settings: IndexSettings, store: Store, *, is_reader: bool = Fal
 
     uri = index_uri(settings, store.url)
     if "://" not in uri:
+        if Path.cwd() != store.opened_in:  # since when the process may have changed its folder
+            uri = str(store.opened_in / uri)
         if is_reader and not Path(uri).exists():
             raise LocigraphError(
                 f"index {uri!r} does not exist; run locigraph verify, which makes it from the store, or name another "

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from locigraph.assembly import options
 from locigraph.kg.counts import counted, is_or_are
 from locigraph.kg.errors import LocigraphError, UnknownScopeError, UnknownSpaceError, shortened
+from locigraph.kg.store import Store
 from locigraph.kg.text_caches import forget_texts
 from locigraph.kg.types import Scope, SpaceId, TurnId, TurnState
 from locigraph.memory.asked_spaces import named_spaces
@@ -39,11 +40,11 @@ def forget(parts: Parts, space: str | Sequence[str] | None, named: Collection[Tu
     try:
         gone = set() if named is None else graph.forgotten(SpaceId(str(space)), named)
         left = None if named is None else [turn for turn in named if turn not in gone]
-        erased = 0 if left == [] else _erase(parts, [*named_spaces(graph, space, scope)], left)
+        spaces = [] if left == [] else _left(graph, space, scope)
+        erased = _erase(parts, spaces, left) if spaces else 0
     except (UnknownSpaceError, UnknownScopeError) as error:
-        # A space may have been forgotten already; of a user the store remembers nothing.
-        spaces = options.listed(space or ()) if isinstance(error, UnknownSpaceError) else ()
-        if not was_cut and not any(graph.has_forgotten_of(SpaceId(each)) for each in spaces):
+        # Of a user whose spaces are gone the store remembers nothing.
+        if isinstance(error, UnknownSpaceError) or not was_cut:
             graph.empty_log()
             raise
         erased = 0
@@ -64,13 +65,22 @@ def forget(parts: Parts, space: str | Sequence[str] | None, named: Collection[Tu
     return erased
 
 
+def _left(graph: Store, space: str | Sequence[str] | None, scope: Scope) -> list[SpaceId]:
+    """The spaces to forget, without the named ones that were forgotten already; raises as ``named_spaces``."""
+    options.check_named(space, scope)
+    names = [SpaceId(each) for each in options.listed(space or ())]
+    held = graph.standings(names)
+    left = [name for name in names if name in held or not graph.has_forgotten_of(name)]
+    return [] if names and not left else [*named_spaces(graph, left if names else space, scope)]
+
+
 def forget_expired(parts: Parts, expired: Mapping[SpaceId, Sequence[TurnId]]) -> int:
     """Erase turns of several spaces, which keep their owners; returns the number of turns.
 
     Without turns, what an earlier call has left of others is completed.
     """
     for space, turns in expired.items():
-        _erase(parts, [space], turns, keeps_space=True)
+        _erase(parts, [space], turns, are_expired=True)
     parts.has_forgotten = True
     try:
         parts.drain()
@@ -98,7 +108,7 @@ def _consolidate_again(parts: Parts, space: SpaceId) -> None:
 
 
 def _erase(
-    parts: Parts, spaces: Sequence[SpaceId], named: Collection[TurnId] | None, *, keeps_space: bool = False
+    parts: Parts, spaces: Sequence[SpaceId], named: Collection[TurnId] | None, *, are_expired: bool = False
 ) -> int:
     """Erase turns of one space, or whole spaces, from text cache and store; returns the number of nodes."""
     from locigraph.assembly.graphs import builders_of, encoded_of
@@ -114,6 +124,6 @@ def _erase(
     try:
         if named is None:
             return parts.graph.forget_spaces(spaces, before_erasing=drop_vectors)
-        return parts.graph.forget(spaces[0], list(named), before_erasing=drop_vectors, keeps_space=keeps_space)
+        return parts.graph.forget(spaces[0], list(named), before_erasing=drop_vectors, are_expired=are_expired)
     finally:
         forget_texts()  # the turns were read again, to know of which texts there may be vectors

@@ -15,6 +15,7 @@ from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
 from locigraph.scripts.commands.memory.export_memory import export_memory
 from locigraph.scripts.commands.memory.import_memory import import_memory
+from tests.fakes import make_turn
 from tests.faults.workbench import FakeCachedEncoder
 from tests.kg.dumps import QUEUE, dump
 
@@ -130,6 +131,32 @@ def test_an_export_of_an_earlier_version_lacks_columns_that_came_later(filled: P
     with Store(tmp_path / "second.sqlite") as store:
         store.import_lines(lines)
         assert all(turn.expires_at is None for turn in store.turns(SpaceId("ana")))
+
+
+def test_a_memory_is_made_without_the_adapter_of_another_machine(
+    filled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store(filled) as store:
+        held = json.loads(store.setting("encoder") or "{}")
+        store.remember({"encoder": json.dumps(held | {"adapter": "/home/old/adapter"})})
+    file, second = str(tmp_path / "all.jsonl"), str(tmp_path / "second.sqlite")
+    export_memory(output=file, store=str(filled))
+    import_memory(file, store=second)
+    assert "this machine lacks adapter '/home/old/adapter'" in capsys.readouterr().out
+    with Memory.open(second, checkpoint=None) as memory:
+        assert memory.recall("Where does Ana live?", space="ana")
+
+
+def test_another_memory_of_as_many_turns_is_not_the_imported_one(filled: Path, tmp_path: Path) -> None:
+    file, second = str(tmp_path / "all.jsonl"), str(tmp_path / "second.sqlite")
+    export_memory(output=file, store=str(filled))
+    import_memory(file, store=second)
+    with Store(second) as store:
+        held = len(store.turns(SpaceId("ana")))
+        store.forget_spaces([SpaceId("ana")])
+        store.append_turns([make_turn(n, f"turn {n}", space=SpaceId("cy")) for n in range(held)])
+    with pytest.raises(LocigraphError, match="some of its turns were forgotten since"):
+        import_memory(file, store=second)
 
 
 def test_an_import_that_ends_while_vectors_are_made_goes_on_when_it_is_run_again(

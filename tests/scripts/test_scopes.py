@@ -16,6 +16,7 @@ from locigraph.assembly import opening
 from locigraph.assembly.settings import CorpusSettings
 from locigraph.assembly.strategies import recalled
 from locigraph.kg.errors import LocigraphError, StoreError, UnknownScopeError, UnknownSpaceError
+from locigraph.kg.store import Store
 from locigraph.kg.types import Scope, SpaceId
 from locigraph.memory import Recalled
 from locigraph.scripts.commands.memory import spaces, verify
@@ -181,6 +182,23 @@ def test_a_space_of_which_every_turn_is_forgotten_by_its_id_belongs_to_nobody(pl
         assert memory.forget(space="chat 1", turn_ids=["t0", "t1"]) == 0  # as before, it is not an error
         memory.add(**turns_of("chat 1", user="bo")[0] | {"turn_id": "t2"})
         assert memory.scopes() == {SpaceId("chat 1"): Scope("bo", None)}
+
+
+def test_of_several_spaces_those_that_were_forgotten_already_do_not_keep_the_others(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(place) as memory:
+        for space in ("chat 1", "chat 2", "chat 3"):
+            memory.add_many(turns_of(space))
+        memory.forget(space="chat 1", whole_space=True)
+        assert memory.forget(space=["chat 1", "chat 2"], whole_space=True) > 0
+        assert memory.spaces() == ["chat 3"]
+        assert memory.forget(space=["chat 1", "chat 2"], whole_space=True) == 0
+        with monkeypatch.context() as cut:  # as if an earlier call had ended between store and index
+            cut.setattr(Store, "has_forgotten", lambda *_: True)
+            with pytest.raises(UnknownSpaceError, match="'chat 4'"):
+                memory.forget(space=["chat 4", "chat 3"], whole_space=True)
+        assert memory.spaces() == ["chat 3"]
 
 
 def test_a_mistyped_user_is_named_whatever_was_forgotten_before(place: Path) -> None:

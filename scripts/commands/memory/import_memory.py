@@ -44,7 +44,12 @@ def import_memory(file: str, *, store: str = "data/graph.sqlite", encoder: Encod
     except StoreError as error:
         raise LocigraphError(f"{file}: {error}") from error
     with Store(store) as graph:
-        plain = opening.text_encoder(defaults.encoder_settings(encoder, graph)).without_adapter()
-        embed_all(graph.spaces(), graph, plain)
+        lacking = defaults.forget_missing_adapter(graph)
+        if lacking:
+            print(printable(f"note: this machine lacks adapter {lacking!r}, so the memory does without it"))
+        used = defaults.encoder_settings(encoder, graph)
+        texts = opening.text_encoder(used)
+        defaults.remember_encoder(graph, used, texts)
+        embed_all(graph.spaces(), graph, texts.without_adapter())
     done = f"{counted(rows, 'row')} of {file} imported into {store}" if rows else f"{store} holds {file} already"
     print(printable(f"{done}; run locigraph verify --store {store} to make its index"))

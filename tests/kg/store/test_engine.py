@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import sqlalchemy as sa
 from locigraph.kg.errors import StoreError, StoreVersionError
 from locigraph.kg.store import Store
 from locigraph.kg.store.engine import Access, file_of, make_engine
-from tests.fakes import SPACE, FakeEncoder, change_of, make_turn
+from tests.fakes import SPACE, FakeEncoder, change_of, make_turn, make_turns
 
 STATEMENTS = {
     "a table of its own": ["CREATE TABLE bookmarks (id INTEGER PRIMARY KEY, url TEXT)"],
@@ -175,6 +176,23 @@ def test_a_store_names_a_row_that_was_changed_or_cannot_be_read(change: str, fau
     with Store(path) as store:
         (found,) = store.faults()
     assert fault in found
+
+
+def test_an_open_store_stays_the_same_when_the_process_changes_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        with Store(tmp_path / folder / "memory.sqlite") as store:
+            store.append_turns(make_turns([f"of {folder}"]))
+    monkeypatch.chdir(tmp_path / "a")
+    with Store("memory.sqlite") as store:
+        monkeypatch.chdir(tmp_path / "b")
+        with ThreadPoolExecutor(4) as threads:
+            found = [*threads.map(lambda _: store.turns(SPACE)[0].text, range(20))]
+        with store.reading(), ThreadPoolExecutor(4) as threads:  # the connection is in use, so others are opened
+            found += threads.map(lambda _: store.turns(SPACE)[0].text, range(20))
+    assert {*found} == {"of a"}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import dataclasses
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -206,6 +206,38 @@ def test_what_a_forgotten_turn_had_closed_ends_by_its_other_successor_or_by_its_
     assert store.node(SPACE, lease).valid_to == own_end
     store.forget(SPACE, [TurnId("t2")])
     assert store.node(SPACE, boston).valid_to is None
+
+
+def test_what_a_forgotten_turn_had_closed_did_not_end_in_the_past_either(store: Store) -> None:
+    turns = make_turns(["Boston.", "Denver.", "Well.", "Fine."])
+    store.append_turns(turns)
+    boston = store.commit(change_of(turns[0], nodes=[fact("a", "lives in Boston", turns[0])]))["a"]
+    closed = change_of(
+        turns[1], nodes=[fact("b", "lives in Denver", turns[1])], relations=[NewRelation(boston, "SUPERSEDED_BY", "b")]
+    )
+    store.commit(dataclasses.replace(closed, updates=(NodeUpdate(boston, valid_to=turns[1].recorded_at),)))
+    store.commit(dataclasses.replace(change_of(turns[3]), updates=(NodeUpdate(boston, label="home"),)))
+    store.forget(SPACE, [TurnId("t1")])
+    assert store.node(SPACE, boston, as_of=turns[2].recorded_at).valid_to is None
+    assert store.node(SPACE, boston).valid_to is None
+
+
+def test_expired_turns_that_another_process_has_erased_are_passed_over(store: Store) -> None:
+    store.append_turns(make_turns(["a", "b", "c"]))
+    store.forget(SPACE, [TurnId("t0")], are_expired=True)
+    store.forget(SPACE, [TurnId("t0"), TurnId("t1")], are_expired=True)
+    assert [turn.turn_id for turn in store.turns(SPACE)] == ["t2"]
+    assert store.forget(SPACE, [TurnId("t0")], are_expired=True) == 0
+
+
+def test_a_turn_that_is_given_again_expires_as_early_as_it_says_and_is_never_put_off(store: Store) -> None:
+    (turn,) = make_turns(["my PIN is 4711"])
+    store.append_turns([turn])
+    early, late = datetime(2100, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
+    for given in (late, early, late, None):
+        store.append_turns([dataclasses.replace(turn, expires_at=given)])
+    assert [turn.expires_at for turn in store.turns(SPACE)] == [early]
+    assert [*store.expired(early)] == [SPACE]
 
 
 def test_what_a_forgotten_turn_had_closed_is_open_again_and_its_neighbours_are_joined(store: Store) -> None:

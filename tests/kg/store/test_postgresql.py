@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from locigraph.kg.store import Store
 from locigraph.kg.store.postgresql import cure_of
 from locigraph.kg.types import SpaceId
 from tests.databases import places
-from tests.fakes import SPACE, make_turns
+from tests.fakes import SPACE, make_turn, make_turns
 from tests.servers import postgresql
 from tests.servers.processes import open_folder
 
@@ -86,6 +87,37 @@ def test_two_writers_of_one_space_take_turns(url: str) -> None:
 
 
 @pytest.mark.servers
+def test_more_locks_may_be_held_at_once_than_a_pool_has_connections(url: str) -> None:
+    with Store(url) as store, ExitStack() as held:
+        for number in range(40):
+            held.enter_context(store.held(f"consolidate/{number}"))
+        assert store.spaces() == []
+        assert store.is_held("consolidate/39")
+        assert not store.is_held("consolidate/40")
+
+
+@pytest.mark.servers
+def test_a_change_of_more_spaces_than_a_server_has_locks_for_takes_turns_with_those_of_one(url: str) -> None:
+    with Store(url) as store, Store(url) as other:
+        many = [make_turn(0, "a boat", space=SpaceId(f"space {n}")) for n in range(30_000)]
+        store.append_turns(many)
+        assert len(store.spaces()) == 30_000
+        order: list[str] = []
+
+        def second() -> None:
+            with other._write(many[7].space):
+                order.append("second")
+
+        thread = threading.Thread(target=second)
+        with store._write(*(turn.space for turn in many)):
+            thread.start()
+            thread.join(0.3)  # it waits
+            order.append("first")
+        thread.join(30)
+    assert order == ["first", "second"]
+
+
+@pytest.mark.servers
 def test_a_server_that_is_killed_and_started_again_has_all_that_was_written_and_costs_one_error_at_most() -> None:
     folder = open_folder()
     server = postgresql.start(folder / "server")
@@ -129,6 +161,7 @@ def test_an_error_of_the_server_says_what_to_do(said: str, cure: str) -> None:
         ("mysql://u@h/d", "names 'mysql'; a store is an SQLite file, or a PostgreSQL database"),
         ("postgresql+nodriver://u@h/d", "cannot be used"),
         ("postgresql+psycopg://u:secret@127.0.0.1:1/d", "check that the server is running"),
+        ("postgresql+psycopg://u:secret@127.0.0.1:PORT/d", "its port is no number"),
     ],
 )
 def test_a_url_that_leads_nowhere_is_one_line_without_the_password(url: str, message: str) -> None:

@@ -104,6 +104,18 @@ def test_a_turn_after_all_others_is_placed_without_reading_them(
         assert store.turns(SPACE) == list(TURNS)
 
 
+def test_of_sessions_that_go_on_side_by_side_each_turn_is_placed_without_reading_the_others(
+    store_at: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = [make_turn(n, f"turn {n}", session=1 + n % 2, spoken_at=MONDAY + timedelta(hours=n)) for n in range(6)]
+    with Store(store_at()) as store:
+        store.append_turns(turns[:2])
+        monkeypatch.setattr(sequence, "read", lambda *_: pytest.fail("all turns are read"))
+        for turn in turns[2:]:
+            store.append_turns([turn])
+        assert [turn.text for turn in store.turns(SPACE)] == [turn.text for turn in turns]
+
+
 def placed(store: Store, space: SpaceId) -> list[tuple[TurnId, int, TurnState]]:
     return [(t.turn_id, t.position, state) for state in TurnState for t in store.turns(space, state=state)]
 
