@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from locigraph.kg.errors import LocigraphError, nearest, shortened
+from locigraph.kg.language.tokens import normalised
 from locigraph.kg.metadata import scalar_of
 from locigraph.kg.times import in_utc
 from locigraph.kg.types import Said, Scalar
@@ -26,7 +27,7 @@ MOST_VALUES = 1_000
 Condition = Callable[[Said, str], bool]
 
 _OWN: dict[str, Callable[[Said, str], Scalar | None]] = {
-    "$speaker": lambda said, _: said.speaker,
+    "$speaker": lambda said, _: normalised("NFC", said.speaker),
     "$session": lambda said, _: said.session,
     "$turn": lambda said, _: said.turn_id,
     "$spoken_at": lambda said, _: None if said.spoken_at is None else in_utc(said.spoken_at).isoformat(),
@@ -113,8 +114,10 @@ class _Parser:
 
     def _value(self, key: str, value: object, where: str) -> Scalar:
         made = scalar_of(value, where)
+        if key == "$speaker" and isinstance(made, str):
+            return normalised("NFC", made)
         if key != "$spoken_at":
-            return _in_utc(made)
+            return made if key in _OWN else _in_utc(made)
         try:
             time = datetime.fromisoformat(str(made))
         except ValueError as error:

@@ -104,6 +104,8 @@ class FilteredRetriever(WrappingRetriever):
         self._condition = condition
         self._now = now
         self._fold = fold
+        #: Whether the last search ended with fewer hits than wanted, though others may follow the best 16,384.
+        self.is_cut_off = False
 
     def retrieve(
         self, query: str, space: SpaceId, *, as_of: datetime | None = None, top_k: int = DEFAULT_TOP_K
@@ -118,6 +120,7 @@ class FilteredRetriever(WrappingRetriever):
             hits = self._filtered(result.hits, space, as_of)
             if len(hits) >= top_k:
                 break
+        self.is_cut_off = len(hits) < top_k and len(result.hits) >= MOST_FOUND
         return Result(tuple(hits[:top_k] if first > top_k else hits), timing)
 
     def _filtered(self, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None) -> list[Hit]:

@@ -548,7 +548,8 @@ class LiveEmbeddings:
         known = self._last.hot.vectors(space, nodes)
         moved = self._moved(known, nodes, vectors)
         # Read before the rows are written, since rows that are not flushed are slow to list.
-        surplus = {*collection.node_keys(space)} - nodes.keys()
+        held = collection.node_keys(space) if collection.count(space) else ()  # counting is quick for a new space
+        surplus = {*held} - nodes.keys()
         counts = statistics or LexicalStatistics.of([])
         self._store.put_word_statistics(space, self._own_name(collection), counts.as_bytes())
         collection.upsert(snapshot_rows(space, snapshot, rows[moved]), vectors[moved])
@@ -584,17 +585,18 @@ class LiveEmbeddings:
         self._remember_writes_to(collection)
         if not self._last.hot.holds(spaces):
             self._write_out(collection)
-        for space in spaces:
-            if space not in self._last.hot and self._last.is_asked_again(space):
-                self._fill(collection, space)
+        self._fill(
+            collection, [each for each in spaces if each not in self._last.hot and self._last.is_asked_again(each)]
+        )
         return HotSearch(collection, self._last.hot)
 
-    def _fill(self, collection: Collection, space: SpaceId) -> None:
-        """Read a space from the index into memory, if there is room: reading it again and again would be worse."""
+    def _fill(self, collection: Collection, spaces: Sequence[SpaceId]) -> None:
+        """Read spaces from the index into memory, if there is room: reading them again and again would be worse."""
         # Counted in the store, which reads an index alone: counting in an embedded index reads every row.
-        if self._last.hot.has_room(self._store.count_of_type(space, EPISODE), collection.spec.dim):
-            rows = collection.rows(space)
-            self._last.hot.put_rows(space, [*rows.values()], collection.vectors(space, [*rows]))
+        rows = sum(self._store.count_of_type(space, EPISODE) for space in spaces)
+        if spaces and self._last.hot.has_room(rows, collection.spec.dim):
+            for space, found in collection.contents(spaces).items():
+                self._last.hot.put_rows(SpaceId(space), found)
 
     def _synchronise(self, collection: Collection, spaces: Sequence[SpaceId]) -> None:
         """Let reads of a server see what other processes wrote of spaces that have changed since the last time."""

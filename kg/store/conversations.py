@@ -21,7 +21,7 @@ from locigraph.kg.store.database import Database
 from locigraph.kg.store.rows import said_of, turn_of
 from locigraph.kg.store.statements import rows_among, rows_in
 from locigraph.kg.times import epoch, moment, optional_moment
-from locigraph.kg.types import UNSTORABLE, NodeId, Replacement, Said, Scope, SpaceId, Turn, TurnId, TurnState
+from locigraph.kg.types import ANYBODY, UNSTORABLE, NodeId, Replacement, Said, Scope, SpaceId, Turn, TurnId, TurnState
 
 _KNOWN = select(tables.spaces.c.space).where(tables.spaces.c.space == bindparam("space"))
 
@@ -144,11 +144,13 @@ class Conversations(Database):
             seconds = None if keep is None else ceil(keep.total_seconds())
             return retention.put(connection, space, seconds, now=epoch(datetime.now(UTC)))
 
-    def standings(self, spaces: Sequence[SpaceId] | None = None) -> dict[SpaceId, standing_.Standing]:
-        """How some spaces stand, or all (None), sorted by name; those that do not exist are left out."""
+    def standings(
+        self, spaces: Sequence[SpaceId] | None = None, scope: Scope = ANYBODY
+    ) -> dict[SpaceId, standing_.Standing]:
+        """How some spaces stand, or all (None) of a scope, sorted by name; those that do not exist are left out."""
         named = None if spaces is None else [space for space in spaces if not UNSTORABLE.search(space)]
         with self._read() as connection:
-            return standing_.standings(connection, named)
+            return standing_.standings(connection, named, scope)
 
     def require_space(self, space: SpaceId) -> None:
         """Raise UnknownSpaceError unless the space exists."""

@@ -55,6 +55,8 @@ def around(
     episodes = {key for key, kind in types.items() if kind == EPISODE}
     near = graph.touching({*types} - episodes)
     episodes |= {key for key, kind in _types(connection, space, near).items() if kind == EPISODE}
+    for _ in range(_OPENING - 1):  # where turns came before these, the next ones do not open their session any more
+        episodes |= graph.after(episodes)
     reached = graph.along_sessions(episodes, hops)
     if len(reached) > most:
         return None
@@ -114,6 +116,14 @@ class _Edges:
             if not last:
                 break
             found = found | last
+        return found
+
+    def after(self, keys: Iterable[int]) -> set[int]:
+        """The turns right after some turns in their sessions."""
+        found: set[int] = set()
+        for chunk in chunks(sorted(keys)):
+            query = text(f"SELECT target, label FROM relations WHERE {among(chunk, 'source')}")
+            found.update(int(key) for key, label in self._connection.execute(query) if label in self._next)
         return found
 
     def _other_ends(self, keys: Iterable[int], labels: Collection[str]) -> set[int]:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, bindparam, func, select
 
 from locigraph.kg.store.statements import chunks
 from locigraph.kg.store.tables import changed_spaces, spaces, turns
-from locigraph.kg.types import Scope, SpaceId, TurnState
+from locigraph.kg.types import ANYBODY, Scope, SpaceId, TurnState
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,13 @@ _ALL = select(
 _NAMED = _ALL.where(_SPACE.in_(bindparam("named", expanding=True)))
 
 
-def standings(connection: Connection, named: Sequence[SpaceId] | None) -> dict[SpaceId, Standing]:
-    """How some spaces stand, or all (None), sorted by name; those that do not exist are left out."""
+def standings(
+    connection: Connection, named: Sequence[SpaceId] | None, scope: Scope = ANYBODY
+) -> dict[SpaceId, Standing]:
+    """How some spaces stand, or all (None) of a scope, sorted by name; those that do not exist are left out."""
     if named is None:
-        rows = [*connection.execute(_ALL)]
+        owners = {name: value for name, value in (("user", scope.user), ("agent", scope.agent)) if value is not None}
+        rows = [*connection.execute(_ALL.where(*(spaces.c[name] == value for name, value in owners.items())))]
     else:
         rows = [row for part in chunks(named) for row in connection.execute(_NAMED, {"named": list(part)})]
     return {

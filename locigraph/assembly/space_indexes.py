@@ -108,7 +108,7 @@ class SpaceIndexes:
         """
         from locigraph.retrieval.index.memory_vectors import MemoryVectors
 
-        spoken = (self._last_spoken[each] for each in (self._spaces if self._is_joint else [space]))
+        spoken = (self._last_spoken.get(each) for each in (self._spaces if self._is_joint else [space]))
         if all(last is None or epoch(as_of) >= epoch(last) for last in spoken):
             return None
         if self._past is None or self._past[:3] != (space, as_of, encoder.model_id):

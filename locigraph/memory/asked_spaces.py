@@ -44,13 +44,14 @@ def named_spaces(
     options.check_named(space, scope)
     named = None if space is None else list(dict.fromkeys(SpaceId(name) for name in options.listed(space)))
     if held is None or not isinstance(space, str):
-        held = graph.standings(named)
+        held = graph.standings(named, scope)
     for name in named or ():
         if name not in held:
             raise UnknownSpaceError(name, graph.spaces())
     held = {name: held[name] for name in named or held}  # no error may name the owners of others
     found = {name: held[name] for name in named or held if scope.covers(held[name].scope)}
     if not found:
+        held = graph.standings() if named is None else held
         known = {
             Scope(None if scope.user is None else each.user, None if scope.agent is None else each.agent)
             for each in (standing.scope for standing in held.values())

@@ -48,6 +48,7 @@ from locigraph.retrieval.conditions import parsed
 from locigraph.retrieval.confidence import ConfidentRetriever
 from locigraph.retrieval.errors import NotKeptError, RetrievalError
 from locigraph.retrieval.hit_filters import DEFAULT_FOLD, FilteredRetriever, admitted, is_kept
+from locigraph.retrieval.protocols import MOST_FOUND
 from locigraph.retrieval.superseding import SupersedingRetriever
 from locigraph.retrieval.text.node_vectors import snapshot_with_vectors
 from locigraph.retrieval.text.text_encoder import plain_and_adapted
@@ -853,7 +854,8 @@ class Memory:
             space: replace(each, pending=0) if self._being_added[space] else each
             for space, each in asked.standings.items()
         }
-        said = (*notes, *opening.partial_memory(self._graph, stored))
+        cut_off = f"only the best {MOST_FOUND:,} memories were looked at, and most of them are left out by the filter"
+        said = (*notes, *((cut_off,) if viewed.is_cut_off else ()), *opening.partial_memory(self._graph, stored))
         confidence = None if judging is None else judging.confidence
         if confidence is not None and asking.min_confidence is not None and confidence < asking.min_confidence:
             unlikely = (

@@ -46,14 +46,13 @@ class HotSpaces:
             self._vectors.add_nodes(space, snapshot, rows, vectors)
             self._keys[space] = _keys(snapshot, rows)
 
-    def put_rows(self, space: SpaceId, rows: Sequence[IndexRow], vectors: Mapping[int, NDArray[np.float32]]) -> None:
-        """Keep a space as an index holds it: its rows, and their vectors by node key."""
-        rows = [row for row in rows if row.node_key in vectors]  # others were deleted in between
-        matches = [(VectorMatch(row.node_id, row.type, row.turn_ids, 0.0), row.recorded_at) for row in rows]
+    def put_rows(self, space: SpaceId, rows: Sequence[tuple[IndexRow, NDArray[np.float32]]]) -> None:
+        """Keep a space as an index holds it: its rows with their vectors."""
+        matches = [(VectorMatch(row.node_id, row.type, row.turn_ids, 0.0), row.recorded_at) for row, _ in rows]
         with self._replaced(space):
             if rows:
-                self._vectors.add(space, matches, np.stack([vectors[row.node_key] for row in rows]))
-            self._keys[space] = {row.node_id: row.node_key for row in rows}
+                self._vectors.add(space, matches, np.stack([vector for _, vector in rows]))
+            self._keys[space] = {row.node_id: row.node_key for row, _ in rows}
 
     @contextmanager
     def _replaced(self, space: SpaceId) -> Iterator[None]:

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeVar
 
@@ -194,13 +194,14 @@ class Collection:
 
     def rows(self, space: str) -> dict[int, IndexRow]:
         """Rows of a space by node key."""
-        return {
-            row["node_key"]: IndexRow(
-                row["space"], row["node_key"], NodeId(row["node_id"]), row["type"], row["recorded_at"],
-                _turn_ids(row["turns"]),
-            )
-            for row in self._all(_ROW_FIELDS, f"space == {quote(space)}")
-        }  # fmt: skip
+        return {row["node_key"]: _row_of(row) for row in self._all(_ROW_FIELDS, f"space == {quote(space)}")}
+
+    def contents(self, spaces: Sequence[str]) -> dict[str, list[tuple[IndexRow, NDArray[np.float32]]]]:
+        """All rows of some spaces with their vectors, by space; read in one pass over an embedded index."""
+        found: dict[str, list[tuple[IndexRow, NDArray[np.float32]]]] = {space: [] for space in spaces}
+        for row in self._all([*_ROW_FIELDS, "vector"], f"space in [{', '.join(map(quote, spaces))}]"):
+            found[row["space"]].append((_row_of(row), np.asarray(row["vector"], dtype=np.float32)))
+        return found
 
     def counts(self) -> Counter[str]:
         """Number of rows of each space, and view of a space, that has any; reads every row once."""
@@ -312,6 +313,12 @@ def primary_key(space: str, node_key: int) -> str:
 def among(primary_keys: Sequence[str]) -> str:
     """Filter for the rows with these primary keys."""
     return f"pk in [{', '.join(map(quote, primary_keys))}]"
+
+
+def _row_of(row: Mapping[str, Any]) -> IndexRow:
+    return IndexRow(
+        row["space"], row["node_key"], NodeId(row["node_id"]), row["type"], row["recorded_at"], _turn_ids(row["turns"])
+    )
 
 
 def _turns_of(row: IndexRow) -> str:

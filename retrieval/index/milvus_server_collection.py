@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.retrieval.index.filters import quote
-from locigraph.retrieval.index.milvus_collection import BATCH, SELF, Collection, among, batches
+from locigraph.retrieval.index.milvus_collection import BATCH, SELF, Collection, IndexRow, among, batches
+from locigraph.retrieval.protocols import MOST_FOUND
 
 # A server searches what it has acknowledged at once. Sealing it takes seconds and leaves a file for each turn, and it
 # seals large parts by itself; it is asked to after so many rows, so that they are indexed.
@@ -125,6 +126,15 @@ class ServerCollection(Collection):
                 vectors[int(row["node_key"])] = np.asarray(row["vector"], dtype=np.float32)
         return vectors
 
+    def contents(self, spaces: Sequence[str]) -> dict[str, list[tuple[IndexRow, NDArray[np.float32]]]]:
+        """See ``Collection.contents``; a row that is being replaced may be there twice, so vectors are read apart."""
+        found = {}
+        for space in spaces:
+            rows = self.rows(space)
+            vectors = self.vectors(space, [*rows])
+            found[space] = [(rows[key], vector) for key, vector in vectors.items()]
+        return found
+
     def _query(self, where: str, fields: list[str], **options: Any) -> list[dict[str, Any]]:
         self._see_deletions()
         return super()._query(where, fields, consistency_level=self._level(), **options)
@@ -147,4 +157,10 @@ class ServerCollection(Collection):
                 newest[hit["entity"]["space"], hit["entity"]["node_key"]] = hit
             if len(newest) >= limit or len(hits) < more:
                 return list(newest.values())
-            more *= 2  # some of the hits were old rows of nodes that are being replaced
+            if more == MOST_FOUND:
+                return list(newest.values())
+            more = min(2 * more, MOST_FOUND)  # some of the hits were old rows of nodes that are being replaced
+            parameters = asked["search_params"]
+            if "params" in parameters:  # HNSW looks at no fewer rows than it returns
+                ef = max(more, parameters["params"]["ef"])
+                asked["search_params"] = parameters | {"params": parameters["params"] | {"ef": ef}}

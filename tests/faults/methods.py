@@ -287,6 +287,7 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
         "has_written": lambda at: at.collection.has_written([(at.name, key) for key in at.keys]),
         "node_keys": lambda at: at.collection.node_keys(at.name),
         "rows": lambda at: at.collection.rows(at.name),
+        "contents": lambda at: at.collection.contents([at.name]),
         "vectors": lambda at: at.collection.vectors(at.name, at.keys),
         "search": lambda at: at.collection.search(at.query, SearchFilter((at.name, "nobody")), top_k=100),
         **dict.fromkeys(("require", "describe_itself", "flush", "counts", "synchronise")),

@@ -108,3 +108,15 @@ def test_every_condition_and_its_contrary_divide_the_turns(
     assert holds({"$in": values}) == any(holds({"$eq": each}) for each in values)
     assert holds({"$gte": value}) == (holds({"$gt": value}) or holds({"$eq": value}))
     assert sum(holds({name: value}) for name in ("$lt", "$eq", "$gt")) <= 1
+
+
+def test_sessions_and_turns_named_like_times_are_names_and_speakers_are_the_same_however_composed() -> None:
+    said = Said(TurnId("2024-05-01T10:00Z"), "2024-05-01T10:00", "Zo\u00eb", None, {})
+    for filter_, holds in (
+        ({"$session": "2024-05-01T10:00"}, True),
+        ({"$session": {"$ne": "2024-05-01T10:00"}}, False),
+        ({"$turn": {"$in": ["2024-05-01T10:00Z"]}}, True),
+        ({"$session": "2024-05-01T10:00+00:00"}, False),
+        ({"$speaker": "Zoe\u0308"}, True),
+    ):
+        assert parsed(filter_)(said, "episode") == holds, filter_

@@ -14,6 +14,7 @@ from locigraph import Memory
 from locigraph.assembly.strategies import recalled
 from locigraph.kg.errors import LocigraphError, StoreError
 from locigraph.kg.store import Store
+from locigraph.kg.types import SpaceId
 from locigraph.retrieval.errors import IndexUnavailableError
 from locigraph.retrieval.index.descriptions import DescriptionIndexer
 from locigraph.scripts.commands.memory.forget import forget
@@ -207,6 +208,18 @@ def test_an_erasure_that_did_not_reach_the_index_is_completed_by_another_process
     with Store(place / "memory.sqlite", access="read") as store:
         assert not store.has_forgotten()
     assert files_with(place, "zebrafish", []) == []
+
+
+def test_a_space_whose_turns_have_all_expired_answers_for_any_time(place: Path) -> None:
+    with opened(place) as memory:
+        memory.add(space="gone", session="s", speaker="Ana", text="I sold the blue bike.", user="u")
+        memory.add(space="left", session="s", speaker="Ana", text="I sold the red bike.", user="u")
+        memory.set_retention("gone", days=1)
+        memory._graph.forget(SpaceId("gone"), [t.turn_id for t in memory.turns("gone")], are_expired=True)
+        assert memory.spaces(user="u") == ["gone", "left"]
+        for strategy in ("v1", "dense"):
+            assert not memory.recall("bike?", space="gone", strategy=strategy, as_of="2100-01-01")
+            assert memory.recall("bike?", user="u", strategy=strategy, as_of="2100-01-01")
 
 
 def test_a_space_whose_turns_have_all_expired_keeps_its_owner(place: Path) -> None:

@@ -253,6 +253,20 @@ def test_turn_by_turn_only_what_a_turn_reaches_is_encoded_and_the_words_are_coun
         assert counts.turns == max(each for each in whole if each <= count)
 
 
+def test_turns_before_the_first_of_a_session_reach_what_the_next_one_reaches_that_does_not_open_it_any_more(
+    place: Place,
+) -> None:
+    turns = make_turns([f"turn {number}" for number in range(20)])
+    place.say(*turns)
+    snapshot = place.store.snapshot(SPACE)
+    keys = {snapshot.turns_of[row][0]: int(snapshot.keys[row]) for row in snapshot.active_rows(["episode"]).tolist()}
+    early = [keys[turn.turn_id] for turn in turns[:3]]  # two that have come before the third
+    part = place.store.neighbourhood(SPACE, early, families={"NEXT"}, hops=4, most=4_000)
+    assert part is not None
+    # The fourth turn was the second of its session, which its four neighbours read.
+    assert {*part.episodes} == {keys[turn.turn_id] for turn in turns[:8]}
+
+
 @pytest.mark.parametrize("count", [12, 40], ids=["neighbours of what has changed", "whole space"])
 def test_turns_that_a_late_one_has_made_anew_keep_their_rows_in_the_index(count: int, place: Place) -> None:
     turns = long_talk(count)
@@ -553,6 +567,28 @@ def test_many_spaces_are_counted_in_one_pass(place: Place, monkeypatch: pytest.M
     place.collection().delete_space("s3")
     place.collection().flush()
     assert LiveEmbeddings(place.store, place.index, place.checkpoint, ENCODER).update() == 1
+
+
+def test_spaces_that_are_asked_together_again_are_read_in_one_pass(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spaces = [SpaceId(f"s{number}") for number in range(6)]
+    for space in spaces:
+        place.say(*make_turns(["I sold the blue bike to Tom."], space=space))
+    place.live.update()
+    fresh = LiveEmbeddings(place.store, place.index, place.checkpoint, ENCODER)
+    found = found_of(place, *spaces, live=fresh)
+    passes: list[str] = []
+    real = Collection._all
+
+    def noted(self: Collection, fields: list[str], where: str) -> Any:
+        passes.append(where)
+        return real(self, fields, where)
+
+    monkeypatch.setattr(Collection, "_all", noted)
+    assert found_of(place, *spaces, live=fresh) == found
+    assert len(passes) == 1
+    assert fresh.held(place.store.standings(spaces)) is not None
 
 
 def test_a_space_that_has_changed_is_stale_although_it_has_as_many_turns(place: Place) -> None:
