@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from locigraph.kg.types import ANYBODY
 from locigraph.kg.views import View
 from locigraph.training.embedding_refresh import ViewWriter
 from tests.faults.workbench import AdaptedEncoder
+from tests.scripts.batch_tasks import prepared_dying, prepared_failing
 from tests.scripts.shared_writer import opened
 from tests.scripts.test_shared import Shared, shared
 
@@ -91,25 +91,6 @@ def with_fakes(folder: Path, prepare: Callable[[], Callable[..., object]]) -> Ca
     """What ``prepare`` makes, in a worker that has the tests' text encoder."""
     opening.text_encoder = lambda settings: AdaptedEncoder(folder / "cache.sqlite")
     return prepare()
-
-
-def failing(task: int) -> int:
-    raise ConsolidationError(f"task {task} cannot be done")
-
-
-def prepared_failing() -> Callable[[int], int]:
-    return failing
-
-
-def dying_once(marker: Path, task: int) -> tuple[int, int]:
-    if task == 2 and not marker.exists():
-        marker.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return os.getpid(), 2 * task
-
-
-def prepared_dying(marker: Path) -> Callable[[int], tuple[int, int]]:
-    return partial(dying_once, marker)
 
 
 @pytest.mark.servers

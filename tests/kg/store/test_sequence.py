@@ -49,9 +49,10 @@ def test_new_turns_stand_before_the_one_they_were_given_before_or_at_the_end() -
 def test_any_split_into_appends_that_keeps_each_sessions_order_gives_the_same_positions(
     store_at: Place, data: st.DataObject
 ) -> None:
-    turns = data.draw(st.sampled_from([list(TURNS), SAME_DAY, HALF_DATED]))
+    space = SpaceId(uuid.uuid4().hex)
+    turns = [replace(turn, space=space) for turn in data.draw(st.sampled_from([TURNS, SAME_DAY, HALF_DATED]))]
     left = {session: [t for t in turns if t.session_id == session] for session in {t.session_id for t in turns}}
-    with Store(store_at(uuid.uuid4().hex)) as store:
+    with Store(store_at()) as store:
         while any(left.values()):
             session = data.draw(st.sampled_from(sorted(s for s in left if left[s])))
             count = data.draw(st.integers(1, len(left[session])))
@@ -59,7 +60,7 @@ def test_any_split_into_appends_that_keeps_each_sessions_order_gives_the_same_po
             store.append_turns([replace(turn, position=i) for i, turn in enumerate(portion)])
             if data.draw(st.booleans()):
                 store.append_turns(portion)
-        assert store.turns(SPACE) == turns
+        assert store.turns(space) == turns
 
 
 @pytest.mark.long
