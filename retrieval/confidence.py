@@ -57,11 +57,11 @@ class Features:
 
 
 # Weights of the features for the logarithm of the odds, in the order of ``Features``, and the constant.
-_ANSWERED = (2.019, 2.745, -2.419, 0.459, -2.0)
-_ANSWERED_CONSTANT = 0.402
+_ANSWERED = (2.219, 1.882, -2.588, 0.473, -1.967)
+_ANSWERED_CONSTANT = -0.033
 # Of a hit: weights of the odds above, of log(1 + rank) and of its distance to the best score; and the constant.
-_EVIDENCE = (0.851, -0.436, -7.102)
-_EVIDENCE_CONSTANT = -1.133
+_EVIDENCE = (0.877, -0.421, -5.802)
+_EVIDENCE_CONSTANT = -1.139
 
 #: Reads the names of those whose words nodes contain; nodes whose words may not be shown are left out.
 SpeakersOf = Callable[[SpaceId, Sequence[NodeId]], Mapping[NodeId, frozenset[str]]]
