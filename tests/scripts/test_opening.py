@@ -31,7 +31,7 @@ def test_the_text_cache_is_one_for_all_directories_of_a_user(tmp_path: Path, mon
     ):
         monkeypatch.setenv("XDG_CACHE_HOME", cache_home)
         assert text_cache(EncoderSettings()) == folder / "locigraph" / "text_cache.sqlite"
-    assert text_cache(EncoderSettings(cache="own.sqlite")) == Path("own.sqlite")
+    assert text_cache(EncoderSettings(cache="own.sqlite")) == Path.cwd() / "own.sqlite"
 
 
 def test_without_a_home_the_text_cache_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
