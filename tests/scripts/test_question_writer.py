@@ -91,7 +91,7 @@ def test_a_failing_request_keeps_what_the_others_wrote(tmp_path: Path) -> None:
         endpoint(first_batch_only) as (url, _),
         pytest.raises(
             LanguageModelError,
-            match=r"no credit left.*replies so far are kept in .*questions\.sqlite; .*harmless request, too: add credit",
+            match=r"no credit left.*kept in .*questions\.sqlite; .*harmless request, too: add credit",
         ),
     ):
         LLMQuestions(asker(url, tmp_path), concurrency=1).write(statements)
