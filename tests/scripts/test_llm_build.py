@@ -25,6 +25,7 @@ from locigraph.consolidation.ledger import Ledger, Prices
 from locigraph.consolidation.llm import ChatClient, Endpoint
 from locigraph.consolidation.pipeline import Consolidator, versions_of
 from locigraph.kg.corpora import Conversation, load_corpus
+from locigraph.kg.errors import LocigraphError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, TurnState
 from tests.consolidation.endpoints import NOWHERE
@@ -280,6 +281,19 @@ def test_the_examples_of_the_document_build_a_graph(
     assert "architect: 3 calls" in out
     assert {request["model"] for request in stub.requests} == {words[words.index("--llm.model") + 1]}
     assert {*stub.keys} == {key}
+
+
+def test_a_key_is_sent_without_line_ends_and_refused_if_no_header_can_carry_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = LLMSettings(base_url=NOWHERE, model="m", api_key_env="BOATS_KEY", cassette=str(tmp_path / "c.sqlite"))
+    monkeypatch.setenv("BOATS_KEY", "sk-1\r\n")
+    assert clients_of(settings)("architect")._endpoint.api_key == "sk-1"
+    for key in ("sk-ä", "sk-1\nsk-2"):
+        monkeypatch.setenv("BOATS_KEY", key)
+        with pytest.raises(LocigraphError, match="BOATS_KEY holds letters or signs") as refused:
+            clients_of(settings)("architect")
+        assert key not in str(refused.value)
 
 
 def test_stages_with_one_model_share_what_was_found_out_about_its_endpoint(tmp_path: Path) -> None:
