@@ -52,6 +52,7 @@ class Cassette:
 
     def __init__(self, path: Path, mode: CassetteMode = "auto") -> None:
         self.path = path
+        self._file = path.absolute()  # stays the same when the process changes its folder
         self.mode = mode
 
     def find(self, keys: Sequence[str]) -> dict[str, str]:
@@ -103,7 +104,7 @@ class Cassette:
         self, request: Mapping[str, Any], attempts: Sequence[Attempt], origin: Origin | None = None
     ) -> None:
         """Record a failed request and its attempts, both for replays and as a text file for people to read."""
-        path, key = self.failure_file(request), key_of(request)
+        path, key = self._file.parent.joinpath(*self.failure_file(request).parts[-2:]), key_of(request)
         make_private_folder(path.parent)
         parts = [f"--- {message['role']}\n{message['content']}" for message in request["messages"]]
         for reply, fault in attempts:
@@ -132,13 +133,13 @@ class Cassette:
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
-        if self.mode == "replay" and not self.path.is_file():
+        if self.mode == "replay" and not self._file.is_file():
             raise LanguageModelError(
                 f"{self.path}: there is no such cassette to replay; first record it with mode auto"
             )
-        make_private_folder(self.path.parent)
+        make_private_folder(self._file.parent)
         columns = "(key TEXT PRIMARY KEY, request TEXT NOT NULL, reply TEXT NOT NULL)"
-        with opened_sqlite(self.path, self._failed, table="calls", columns=columns) as file:
+        with opened_sqlite(self._file, self._failed, table="calls", columns=columns) as file:
             if self.mode != "replay":
                 ensure_table(file, "failures", _FAILURES)
                 ensure_table(file, "origins", _ORIGINS)

@@ -95,10 +95,12 @@ class Ledger:
     def bind(self, store: Accounts) -> None:
         """Continue from the usage that a store has recorded, and record further usage there.
 
-        What other processes have spent since is known after the next ``bind``.
+        With a limit, what other processes have spent since is known after the next ``bind``.
         """
         with self._changed:
             self._is_stopped = False
+            if store is self._store and self._max_tokens is None and self._max_cost is None:
+                return  # what others have spent matters to limits alone
             self._store = store
             self._stages = dict(self._unsaved)
             for stage, spent in store.spent_by_stage().items():

@@ -16,7 +16,6 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Annotated, Any, TypeVar
 
-from httpx import ConnectTimeout
 from openai import APIConnectionError, APIStatusError, APITimeoutError, DefaultHttpxClient, OpenAI, OpenAIError
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import BaseModel, Field, ValidationError
@@ -38,6 +37,7 @@ _OF_FORMS = {400, 404, 413, 422, 500, 501}  # with which endpoints refuse a form
 _OF_SETTINGS = {400, 422}  # the subset that a wrong parameter or model can cause as well
 _UNAUTHORISED = 401
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
+_LEFT_FOR_HARMLESS = 0.1  # of the deadline
 _LEAST_S = 0.1  # shortest timeout of a retry close to the deadline
 _SHOWN = 300  # characters of an endpoint's error that are read and kept; the rest may quote the conversation
 _LONGEST_FAULT = 500  # characters of what is wrong with a reply; the rest may be text of the reply itself
@@ -47,7 +47,8 @@ _LEAST_SHARE = 0.05  # of the estimated number of tokens; an endpoint that count
 _GZIP = 31  # for zlib: the format with a header of gzip
 #: Parameters that some models refuse, and the parameter that replaces them (None: leave it out).
 _INSTEAD = {"max_tokens": "max_completion_tokens", "temperature": None}
-_TOO_LARGE = re.compile(r"too (?:large|long|high|many)|context|at most|exceed|maximum", re.IGNORECASE)
+_TOO_LARGE = re.compile(r"too large|maximum context length|at most \d", re.IGNORECASE)
+_UNKNOWN_NAME = re.compile(r"not (?:supported|allowed)|unsupported|unknown|unrecogni|unexpected|instead", re.IGNORECASE)
 _HARMLESS = "This is a test of the connection. Reply with the shortest answer that has the right form."
 _ABOUT_FORMS = re.compile(r"response_format|json_schema|json_object|schema|grammar", re.IGNORECASE)
 _LOG = logging.getLogger(__name__)
@@ -69,7 +70,8 @@ class Endpoint:
         parameters: Further parameters of every request, such as ``temperature``.
         prices: Prices of its tokens.
         timeout_s: Longest time until a reply is complete.
-        deadline_s: Longest total time for one request including retries; 0 disables retries.
+        deadline_s: Longest total time for one request including retries, the last tenth of it to find out whether the
+            endpoint answers other requests; 0 disables retries.
         concurrency: Largest number of concurrent requests.
     """
 
@@ -337,7 +339,8 @@ class ChatClient:
 
         Answers that break off or come too late may have to be paid, so each counts as the most that it may cost.
         """
-        end = time.monotonic() + self._endpoint.deadline_s
+        deadline = time.monotonic() + self._endpoint.deadline_s
+        end = deadline - _LEFT_FOR_HARMLESS * self._endpoint.deadline_s
         pause = _FIRST_PAUSE_S
         while True:
             form, parameters = self._form, self._parameters
@@ -361,12 +364,12 @@ class ChatClient:
                 if status in _OF_FORMS and _ABOUT_FORMS.search(message) and form + 1 < len(_FORMS):
                     self._step_down(form, message)
                     continue
-                if status in _OF_ONE_REQUEST and self._answers_others(messages, schema, count):
+                if status in _OF_ONE_REQUEST and self._answers_others(messages, schema, count, deadline):
                     to_do = "this request is refused, and others are not; run again when it is accepted"
                     raise ReplyFormatError(self._error_text(error, to_do)) from error
                 if (cure := self._cure(error, status)) is not None:
                     raise self._outage(error, cure) from error
-                if isinstance(error, APITimeoutError) and not isinstance(error.__cause__, ConnectTimeout):
+                if _may_be_billed(error):
                     count(replace(most, calls=0))
                     self.ledger.check(most.input_tokens, self.prices)
                 fault = error
@@ -375,29 +378,49 @@ class ChatClient:
                 )
             wait = max(wait or 0.0, random.uniform(pause / 2, pause))
             if time.monotonic() + wait > end:
-                if pause > _FIRST_PAUSE_S and _may_be_alone(fault) and self._answers_others(messages, schema, count):
+                is_alone = pause > _FIRST_PAUSE_S and _may_be_alone(fault)
+                if is_alone and self._answers_others(messages, schema, count, deadline):
                     to_do = "this request is never answered, and others are; run again when it is answered"
                     raise ReplyFormatError(self._error_text(fault, to_do)) from fault
                 raise self._outage(fault) from fault
             self.ledger.pause(wait)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
-    def _answers_others(self, messages: Sequence[Message], schema: Schema, count: Callable[[Spent], None]) -> bool:
+    def _answers_others(
+        self, messages: Sequence[Message], schema: Schema, count: Callable[[Spent], None], deadline: float
+    ) -> bool:
         """Whether the endpoint answers a harmless request of the same form: then a fault is of one request alone.
 
         Otherwise one sentence that a provider rejects, or that its server cannot read, would stop all conversations.
+        Temporary failures are retried until the deadline; only a refusal tells that it refuses other requests, too.
+
+        Raises:
+            LanguageModelError: If there is neither an answer nor a refusal until the deadline.
         """
         harmless: list[Message] = [message for message in messages[:1] if message["role"] == "system"]
         harmless.append({"role": "user", "content": _HARMLESS})
-        body = {"model": self.model, **self._parameters, **_FORMS[self._form](harmless, schema)}
-        try:
-            completion = _Completion.model_validate(self._answer(body, self._endpoint.timeout_s))
-        except (OpenAIError, json.JSONDecodeError, ValidationError):
-            return False
-        used = completion.usage or _Usage()
-        asked = tokens_of(json.dumps(harmless))
-        count(self.prices.spent(_believed(used.prompt_tokens, asked, asked), used.completion_tokens or 0))
-        return True
+        asked, longest = tokens_of(json.dumps(harmless)), self._endpoint.timeout_s
+        pause = _FIRST_PAUSE_S
+        while True:
+            body = {"model": self.model, **self._parameters, **_FORMS[self._form](harmless, schema)}
+            left = deadline - time.monotonic()
+            try:
+                reply = self._answer(body, min(longest, left) if left > _LEAST_S else longest)
+                used = _Completion.model_validate(reply).usage or _Usage()
+                count(self.prices.spent(_believed(used.prompt_tokens, asked, asked), used.completion_tokens or 0))
+                return True
+            except ValidationError:
+                return False
+            except (OpenAIError, json.JSONDecodeError) as error:
+                if _may_be_billed(error):
+                    count(replace(self.prices.spent(asked, _LONGEST_REPLY), calls=0))
+                status = error.status_code if isinstance(error, APIStatusError) else None
+                if status is not None and status < 500 and status not in _PASSING:
+                    return False
+                if time.monotonic() + pause > deadline:
+                    raise self._outage(error) from error
+            self.ledger.pause(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     def _cure(self, error: Exception, status: int | None) -> str | None:
         """What to do about an error that all requests would meet; None if it will pass by itself."""
@@ -462,6 +485,13 @@ def _believed(counted: int | None, least: int, estimated: int) -> int:
     return estimated if counted is None or counted < _LEAST_SHARE * least else counted
 
 
+def _may_be_billed(error: Exception) -> bool:
+    """Whether an endpoint may have read a request that it has not answered, or not in full."""
+    if not isinstance(error, APIConnectionError):
+        return isinstance(error, json.JSONDecodeError)
+    return not type(error.__cause__).__name__.startswith("Connect")  # by name: the client chooses its HTTP library
+
+
 def _may_be_alone(fault: Exception) -> bool:
     """Whether what lasts until the deadline may be of one request alone: a crash, silence, or no completion."""
     if isinstance(fault, APIStatusError):
@@ -484,11 +514,12 @@ def _storable(text: str) -> str:
 def _refused_parameter(message: str, parameters: Mapping[str, Any]) -> str | None:
     """The first parameter in ``_INSTEAD`` that the request has and the error message names; None if there is none.
 
-    A message that finds a value too large says nothing about the name: without the limit, replies would have none.
+    A message that finds ``max_tokens`` too large does not mean its name: without it, replies would have no limit.
     """
-    if _TOO_LARGE.search(message):
-        return None
-    return next((name for name in _INSTEAD if name in parameters and re.search(rf"\b{name}\b", message)), None)
+    names = [name for name in _INSTEAD if name in parameters and re.search(rf"\b{name}\b", message)]
+    if _TOO_LARGE.search(message) and not _UNKNOWN_NAME.search(message):
+        names = [name for name in names if name != "max_tokens"]
+    return next(iter(names), None)
 
 
 def _retry_after(header: str | None) -> float | None:

@@ -53,26 +53,32 @@ def named(name: str, shown: Mapping[str, _Value], *, what: str = "id") -> _Value
 def read_reply(text: str, read: Callable[[Any], _Read]) -> _Read:
     """Convert the JSON object in a reply with ``read``, ignoring thoughts, code fences and text around it.
 
-    If the reply has several objects, the last that ``read`` accepts is used: those before may be drafts, or quoted from
-    the conversation. The time is linear in the length of the reply.
+    Of several objects in the reply, ``read`` may accept only one: others may be drafts, examples, or quoted from the
+    conversation. The time is linear in the length of the reply.
 
     Args:
         text: The reply.
         read: Converts an object to the result; raises ValueError or ConsolidationError that says what is wrong.
 
     Raises:
-        ValueError: If there is no object, or ``read`` raised it for the last one; says what is wrong.
+        ValueError: If there is no object, there are several that differ, or ``read`` raised it for the last one; says
+            what is wrong.
         ConsolidationError: If ``read`` raised it for the last object.
     """
     fault: Exception | None = None
-    for reply in reversed(list(_objects(text))):
+    accepted: list[tuple[Any, _Read]] = []
+    for reply in _objects(text):
         try:
             if isinstance(reply, dict) and "properties" in reply and ("type" in reply or "required" in reply):
                 raise ValueError("the reply repeats the schema; it should be an object of that schema")
-            return read(reply)
+            accepted.append((reply, read(reply)))
         except (ValueError, ConsolidationError) as error:
-            fault = fault or error
-    raise fault or ValueError("the reply is not JSON")
+            fault = error
+    if not accepted:
+        raise fault or ValueError("the reply is not JSON")
+    if any(reply != accepted[0][0] for reply, _ in accepted):
+        raise ValueError(f"the reply has {len(accepted)} objects of the right form; it should have one")
+    return accepted[0][1]
 
 
 def _objects(text: str) -> Iterator[Any]:

@@ -128,6 +128,14 @@ def is_foreign(
     return found != application_id if found else not is_unmarked_ours
 
 
+def working_folder() -> Path:
+    """The folder in which the process works; an empty path if it was deleted."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path()
+
+
 @contextmanager
 def readable_errors() -> Iterator[None]:
     """Raise an error in reading a database's schema as an SQLite error, even if it quotes bytes that are not UTF-8."""

@@ -120,7 +120,8 @@ class FilteredRetriever(WrappingRetriever):
             hits = self._filtered(result.hits, space, as_of)
             if len(hits) >= top_k:
                 break
-        self.is_cut_off = len(hits) < top_k and len(result.hits) >= MOST_FOUND
+        is_limited = self._speakers is not None or self._condition is not None
+        self.is_cut_off = is_limited and len(hits) < top_k and len(result.hits) >= MOST_FOUND
         return Result(tuple(hits[:top_k] if first > top_k else hits), timing)
 
     def _filtered(self, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None) -> list[Hit]:

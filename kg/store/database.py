@@ -19,7 +19,7 @@ from locigraph.kg.errors import (
     abridged,
     shortened,
 )
-from locigraph.kg.files import MAKE_ROOM, is_of_disk, make_private, make_private_folder
+from locigraph.kg.files import MAKE_ROOM, is_of_disk, make_private, make_private_folder, working_folder
 from locigraph.kg.store import faults, migrations, postgresql
 from locigraph.kg.store.engine import Access, file_of, is_seeded, make_engine, seed_schema, shown_url
 
@@ -46,7 +46,7 @@ class Database:
     def __init__(self, url: str | Path, *, access: Access = "create") -> None:
         text_url = str(url)
         self.url = shown_url(text_url)
-        self.opened_in = Path.cwd()  # relative paths mean files in it
+        self.opened_in = working_folder()  # relative paths mean files in it
         self._engine = make_engine(text_url, access)  # connects to nothing yet
         file = file_of(text_url)
         if file is not None and access == "create":
@@ -56,6 +56,8 @@ class Database:
             except OSError as error:
                 raise StoreError(f"cannot create the folder of store {text_url!r}: {error.strerror}") from error
         self.is_on_server = self._engine.dialect.name != "sqlite"
+        # Who holds a lock needs a connection of the other pool for what it does meanwhile.
+        self._locks = postgresql.engine_of_locks(self._engine) if self.is_on_server else self._engine
         # On a server single statements need no transaction of their own, which would take two more round trips.
         on_server = {"isolation_level": "AUTOCOMMIT"} if self.is_on_server else {}
         self._reading = self._engine.execution_options(**on_server)
@@ -88,6 +90,7 @@ class Database:
     def close(self) -> None:
         """Release the database's connections."""
         self._engine.dispose()
+        self._locks.dispose()
 
     def __enter__(self) -> Self:
         return self
@@ -145,7 +148,7 @@ class Database:
         """
         with ExitStack() as holding:
             with self._mapped_errors():
-                holding.enter_context(postgresql.held(self._engine, name, is_shared=is_shared))
+                holding.enter_context(postgresql.held(self._locks, name, is_shared=is_shared))
             yield
 
     def is_held(self, name: str) -> bool:

@@ -63,6 +63,12 @@ def engine_options(*, is_reader: bool) -> dict[str, Any]:
     }
 
 
+def engine_of_locks(engine: Engine) -> Engine:
+    """An engine for locks that are held over several transactions; who finds too many held waits for an hour."""
+    options = engine_options(is_reader=False) | {"max_overflow": 45, "pool_timeout": 3_600}
+    return sa.create_engine(engine.url, **options)
+
+
 def take(connection: Connection, names: Iterable[str]) -> None:
     """Take the locks of some names, in an order that all processes share, until the transaction ends."""
     wanted = sorted({*names})
@@ -82,8 +88,7 @@ def held(engine: Engine, name: str, *, is_shared: bool = False) -> Iterator[None
         yield
         return
     kind = "_shared" if is_shared else ""
-    # Not one of the pool's connections: who holds the lock needs these for what it does meanwhile.
-    with _apart(engine).connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(sa.text(f"SELECT pg_advisory_lock{kind}(hashtextextended(:name, 1))"), {"name": name})
         try:
             yield
@@ -92,11 +97,6 @@ def held(engine: Engine, name: str, *, is_shared: bool = False) -> Iterator[None
                 connection.execute(
                     sa.text(f"SELECT pg_advisory_unlock{kind}(hashtextextended(:name, 1))"), {"name": name}
                 )
-
-
-def _apart(engine: Engine) -> Engine:
-    """An engine with the settings of another whose connections are closed after use, and of any number."""
-    return sa.create_engine(engine.url, creator=engine.pool._creator, poolclass=sa.NullPool)
 
 
 def is_held(engine: Engine, name: str) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, or_, select, update
+from sqlalchemy import Connection, bindparam, func, or_, select, update
 
 from locigraph.kg.store import changes
 from locigraph.kg.store.statements import rows_in
 from locigraph.kg.store.tables import spaces, turns
-from locigraph.kg.times import epoch
+from locigraph.kg.times import optional_epoch
 from locigraph.kg.types import SpaceId, Turn
 
 
@@ -33,16 +33,13 @@ def put(connection: Connection, space: SpaceId, seconds: int | None, *, now: int
     return int(moved)
 
 
-def shorten(connection: Connection, space: SpaceId, given: Sequence[Turn]) -> None:
-    """Let stored turns expire as early as they do in what is given again; none is put off."""
-    moved = 0
-    for turn in given:
-        if turn.expires_at is not None:
-            ends = epoch(turn.expires_at)
-            is_later = or_(turns.c.expires_at.is_(None), turns.c.expires_at > ends)
-            one = turns.c.space == space, turns.c.turn_id == turn.turn_id, is_later
-            moved += connection.execute(update(turns).where(*one).values(expires_at=ends)).rowcount
-    if moved:
+def shorten(connection: Connection, given: Sequence[Turn]) -> None:
+    """Let stored turns expire as early as they do in what is given again."""
+    if given:
+        of_turn = turns.c.space == bindparam("its_space"), turns.c.turn_id == bindparam("its_id")
+        rows = [{"its_space": t.space, "its_id": t.turn_id, "ends": optional_epoch(t.expires_at)} for t in given]
+        connection.execute(update(turns).where(*of_turn).values(expires_at=bindparam("ends")), rows)
+    for space in {turn.space for turn in given}:
         changes.count(connection, space)
 
 

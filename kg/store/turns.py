@@ -26,7 +26,7 @@ def append(
     now: int,
 ) -> int:
     """Write turns that are not stored yet, at a time in seconds since 1970; see ``Store.append_turns``."""
-    living, new, owners = appendable(connection, turns, scoped)
+    living, new, owners, earlier = appendable(connection, turns, scoped)
     for space in dict.fromkeys(turn.space for turn in new):
         if not connection.execute(select(tables.spaces).where(tables.spaces.c.space == space)).first():
             first = secrets.randbits(48)
@@ -36,8 +36,7 @@ def append(
     if new:
         kept = retention.of(connection, {turn.space for turn in new})
         connection.execute(insert(tables.turns), retention.limited([turn_row(turn) for turn in new], kept, now=now))
-    for space, said in living.items():
-        retention.shorten(connection, space, said)
+    retention.shorten(connection, earlier)
     for space, said in living.items():
         if not said:
             continue
@@ -55,8 +54,12 @@ def append(
 
 def appendable(
     connection: Connection, turns: Sequence[Turn], scoped: Sequence[tuple[SpaceId, Scope]]
-) -> tuple[dict[SpaceId, list[Turn]], list[Turn], dict[SpaceId, dict[str, str]]]:
-    """What ``append`` would write: (the turns of each space that were not forgotten, those that are new, new owners).
+) -> tuple[dict[SpaceId, list[Turn]], list[Turn], dict[SpaceId, dict[str, str]], list[Turn]]:
+    """What ``append`` would write.
+
+    Returns:
+        (The turns of each space that were not forgotten, those that are new, new owners, stored turns that now expire
+        earlier).
 
     Raises:
         TurnConflictError, StoreError: As ``Store.append_turns``.
@@ -75,18 +78,29 @@ def appendable(
         for space, unique in sorted(given.items())
     }
     owners = scopes.lacking(connection, scoped)
-    return living, [turn for space, said in living.items() for turn in _new(connection, space, said)], owners
+    new: list[Turn] = []
+    earlier: list[Turn] = []
+    for space, said in living.items():
+        stored = _stored(connection, space, said)
+        new += [turn for turn in said if turn.turn_id not in stored]
+        earlier += [turn for turn in said if turn.turn_id in stored and _is_earlier(turn, stored[turn.turn_id])]
+    return living, new, owners, earlier
 
 
-def _new(connection: Connection, space: SpaceId, turns: Sequence[Turn]) -> list[Turn]:
-    """The turns of a space that are not stored yet; raises TurnConflictError if one is stored with other content."""
+def _stored(connection: Connection, space: SpaceId, turns: Sequence[Turn]) -> dict[TurnId, Turn]:
+    """Those of the given turns that are stored; raises TurnConflictError if one is stored with other content."""
     table = tables.turns
     query = select(table).where(table.c.space == space)
     rows = rows_in(connection, query, table.c.turn_id, [turn.turn_id for turn in turns])
     stored = {row.turn_id: turn_of(row) for row in rows}
     for turn in turns:
         require_same(stored.get(turn.turn_id, turn), turn)
-    return [turn for turn in turns if turn.turn_id not in stored]
+    return stored
+
+
+def _is_earlier(turn: Turn, stored: Turn) -> bool:
+    """Whether a turn that is given again expires earlier than the stored one."""
+    return turn.expires_at is not None and (stored.expires_at is None or turn.expires_at < stored.expires_at)
 
 
 def drop_reasons(connection: Connection, space: SpaceId) -> None:

@@ -14,6 +14,7 @@ from locigraph.assembly.settings import DEFAULT, CorpusSettings, EncoderSettings
 from locigraph.kg.corpora import Corpus, load_corpus
 from locigraph.kg.counts import counted, is_or_are
 from locigraph.kg.errors import LocigraphError, MissingStoreError, abridged, shortened
+from locigraph.kg.files import working_folder
 from locigraph.kg.store import Store
 from locigraph.kg.store.engine import file_of
 from locigraph.kg.store.standing import Standing
@@ -194,7 +195,7 @@ def vector_index(settings: IndexSettings, store: Store, *, is_reader: bool = Fal
 
     uri = index_uri(settings, store.url)
     if "://" not in uri:
-        if Path.cwd() != store.opened_in:  # since when the process may have changed its folder
+        if working_folder() != store.opened_in:  # since when the process has changed its folder
             uri = str(store.opened_in / uri)
         if is_reader and not Path(uri).exists():
             raise LocigraphError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 
 from locigraph.assembly import options
 from locigraph.kg.counts import counted, is_or_are
@@ -80,7 +81,8 @@ def forget_expired(parts: Parts, expired: Mapping[SpaceId, Sequence[TurnId]]) ->
     Without turns, what an earlier call has left of others is completed.
     """
     for space, turns in expired.items():
-        _erase(parts, [space], turns, are_expired=True)
+        with suppress(UnknownSpaceError):  # another process has forgotten it meanwhile
+            _erase(parts, [space], turns, are_expired=True)
     parts.has_forgotten = True
     try:
         parts.drain()

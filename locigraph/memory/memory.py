@@ -855,7 +855,8 @@ class Memory:
             for space, each in asked.standings.items()
         }
         cut_off = f"only the best {MOST_FOUND:,} memories were looked at, and most of them are left out by the filter"
-        said = (*notes, *((cut_off,) if viewed.is_cut_off else ()), *opening.partial_memory(self._graph, stored))
+        lacks = viewed.is_cut_off and len(found.hits) < asking.top_k
+        said = (*notes, *((cut_off,) if lacks else ()), *opening.partial_memory(self._graph, stored))
         confidence = None if judging is None else judging.confidence
         if confidence is not None and asking.min_confidence is not None and confidence < asking.min_confidence:
             unlikely = (

@@ -57,6 +57,7 @@ class GuardedClient:
 
     def __init__(self, uri: str, access: ServerAccess = ServerAccess(), *, is_reader: bool = False) -> None:
         self.uri = uri
+        self._path = os.path.abspath(uri)  # of an embedded index, which stays there when the process changes its folder
         self._is_reader = is_reader
         self.is_embedded = "://" not in uri
         self._access = access
@@ -85,7 +86,7 @@ class GuardedClient:
     def _connected(self, **access: Any) -> MilvusClient:
         address, options = self.uri, dict(_GRPC)
         if self.is_embedded:
-            address, self._stop = _served(self.uri, is_reader=self._is_reader)
+            address, self._stop = _served(self._path, is_reader=self._is_reader)
         if self.is_embedded or address.startswith(_LOCAL):
             options["grpc.enable_http_proxy"] = False  # a network proxy cannot reach this machine's own addresses
         try:
@@ -109,7 +110,7 @@ class GuardedClient:
         """
         self.close()
         try:
-            self.guarded("clear", _clear)(self.uri)
+            self.guarded("clear", _clear)(self._path)
         finally:
             self._connect()
 
@@ -126,7 +127,7 @@ class GuardedClient:
                     "requests to that process (locigraph serve answers POST /v1/recall)"
                 ) from error
             except (MilvusException, OSError, RuntimeError, ValueError) as error:
-                of = f" {arguments[0]!r}" if arguments and arguments[0] != self.uri else ""
+                of = f" {arguments[0]!r}" if arguments and arguments[0] not in (self.uri, self._path) else ""
                 if is_of_disk(error):
                     cure = MAKE_ROOM
                 elif self.is_embedded:

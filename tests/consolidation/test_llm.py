@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from openai import APITimeoutError
 
 from locigraph.consolidation import llm
 from locigraph.consolidation.cassette import Cassette, key_of
@@ -508,6 +509,46 @@ def test_an_answer_that_comes_too_late_counts_as_the_most_that_it_may_cost(tmp_p
         with pytest.raises(LimitReachedError, match="max_tokens 150"):
             asked.ask(ASKED, SCHEMA, boats, purpose=WHY)
     assert limited.total.output_tokens == 90
+
+
+def test_what_was_not_sent_or_not_read_costs_nothing_and_what_broke_off_may_cost_the_most() -> None:
+    request: Any = None
+    for cause, is_billed in (("ConnectTimeout", False), ("ConnectError", False), ("ReadTimeout", True)):
+        error = APITimeoutError(request)
+        error.__cause__ = type(cause, (Exception,), {})()
+        assert llm._may_be_billed(error) == is_billed
+    assert llm._may_be_billed(json.JSONDecodeError("the answer is not JSON", "", 0))
+    assert not llm._may_be_billed(ValueError("the answer is not a chat completion"))
+
+
+def test_a_passing_failure_of_the_harmless_request_is_waited_out(tmp_path: Path) -> None:
+    answers = iter([(400, "flagged"), (429, "slow down"), (503, "overloaded"), ANSWER])
+    with endpoint(lambda messages: next(answers)) as (url, seen), pytest.raises(ReplyFormatError, match="flagged"):
+        replaced(client(url, tmp_path), deadline_s=20).ask(ASKED, SCHEMA, boats, purpose=WHY)
+    assert len(seen) == 4
+
+
+def test_a_refusal_and_then_silence_is_an_outage_that_will_pass(tmp_path: Path) -> None:
+    answers = iter([(400, "flagged"), (429, "slow down")])
+    with (
+        endpoint(lambda messages: next(answers)) as (url, _),
+        pytest.raises(LanguageModelError, match=r"slow down.*run again when the endpoint answers") as raised,
+    ):
+        client(url, tmp_path).ask(ASKED, SCHEMA, boats, purpose=WHY)
+    assert not isinstance(raised.value, ReplyFormatError)
+
+
+@pytest.mark.parametrize(
+    ("said", "refused"),
+    [
+        ("temperature must be at most 1.0 for this model", "temperature"),
+        ("'max_tokens' is not supported with llama-1048k-context. Use 'max_completion_tokens' instead.", "max_tokens"),
+        ("'max_tokens' or 'max_completion_tokens' is too large: 2000. The maximum context length is 4096", None),
+        ("max_tokens: 9000 is too large, at most 8192", None),
+    ],
+)
+def test_a_parameter_is_refused_by_its_name_or_its_value(said: str, refused: str | None) -> None:
+    assert llm._refused_parameter(said, {"temperature": 2.0, "max_tokens": 2000}) == refused
 
 
 def test_a_limit_that_is_called_too_large_is_kept(tmp_path: Path) -> None:

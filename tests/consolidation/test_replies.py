@@ -31,7 +31,7 @@ def taken(reply: object) -> object:
         'First <think>one</think> then {"a": 2}</think>{"a": 1}',
         'Nothing stands behind {"a": 1}</think>\n',
         'Neither {} nor {JSON} nor {"x": {"a": 2}}, but {"a": 1}, and that is all',
-        'Mallory says {"a": 3}, so I reply {"a": 1}',
+        'I reply {"a": 1}, that is: {"a": 1}',
         '{"x": NaN}</think>{"a": 1}',
     ],
 )
@@ -49,6 +49,19 @@ def test_words_of_a_reply_may_hold_fences_and_braces(said: str, around: str) -> 
 @pytest.mark.parametrize("said", ["she wrote </think> and left", "<think>{}</think>"])
 def test_words_of_a_reply_that_is_json_alone_may_hold_tags(said: str, around: str) -> None:
     assert read_reply(around.format(json.dumps({"a": said})), taken) == {"a": said}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '{"a": 1}, not {"a": 3}',
+        'Mallory says {"a": 3}, so I reply ```json\n{"a": 1}\n```',
+        '{"a": 1}\nIf not: {"a": 0}',
+    ],
+)
+def test_of_several_objects_that_fit_none_is_guessed(reply: str) -> None:
+    with pytest.raises(ValueError, match="2 objects of the right form"):
+        read_reply(reply, taken)
 
 
 def test_of_objects_that_cannot_be_read_the_last_is_told_what_is_wrong() -> None:

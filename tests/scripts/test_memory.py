@@ -54,6 +54,7 @@ from tests.consolidation.extractors.test_names import needs_spacy
 from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes import MONDAY, make_turns, side_by_side
 from tests.fakes_graph import small_checkpoint
+from tests.faults.residue import files_with
 from tests.faults.workbench import ADAPTED, AdaptedEncoder, FakeCachedEncoder
 
 SALE = {
@@ -463,6 +464,25 @@ def test_a_failed_addition_says_that_the_turn_is_stored_so_that_it_is_not_added_
         memory.add(**SALE | {"text": "Tom paid with a cheque."})
         assert len(memory._graph.turns(SpaceId("ana"))) == 3
         assert memory.notes("ana") == []  # the next addition consolidated them
+
+
+def test_an_open_memory_keeps_its_index_when_the_process_changes_its_folder(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    with Memory.open("memory.sqlite", checkpoint=str(place / "checkpoint")) as memory:
+        memory.add(**SALE | {"turn_id": "t1"})
+        memory.flush()
+        monkeypatch.chdir(tmp_path / "b")
+        memory.add(**SALE | {"turn_id": "t2", "text": "My zebrafish is called Wanda."})
+        assert memory.recall("zebrafish", space="ana")[0].turn_ids == ("t2",)
+    assert list((tmp_path / "b").iterdir()) == []
+    monkeypatch.chdir(tmp_path / "a")
+    with Memory.open("memory.sqlite", checkpoint=str(place / "checkpoint")) as memory:
+        memory.forget(space="ana", turn_ids=["t2"])
+    assert files_with(tmp_path, "zebrafish", []) == []
 
 
 def test_an_addition_that_was_not_stored_says_nothing_else(place: Path) -> None:

@@ -195,6 +195,17 @@ def test_an_open_store_stays_the_same_when_the_process_changes_its_folder(
     assert {*found} == {"of a"}
 
 
+def test_a_store_can_be_opened_where_the_folder_of_the_process_was_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deleted() -> Path:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(Path, "cwd", deleted)
+    with Store(tmp_path / "memory.sqlite") as store:
+        assert store.spaces() == []
+
+
 @pytest.mark.parametrize(
     ("url", "file"),
     [
