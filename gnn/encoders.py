@@ -287,7 +287,8 @@ class HGTConvEncoder(MixingEncoder):
             return vectors
         data = to_hetero_data(inputs, self.relations)
         out = self.layer(data.x_dict, {kind: data[kind].edge_index for kind in self._edge_types})[EPISODE]
-        return replace(vectors, text=vectors.text + self.share * out)
+        # Turns that are only neighbours come after those that are encoded.
+        return replace(vectors, text=vectors.text + self.share * out[: inputs.num_turns])
 
 
 GRAPH_ENCODERS: Table[type[GraphEncoder]] = Table("graph encoder", [HGTEncoder, MixingEncoder, HGTConvEncoder])

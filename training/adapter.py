@@ -21,10 +21,9 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from locigraph.gnn.losses import multi_positive_loss
-from locigraph.kg.embedded_text import windows
 from locigraph.kg.schema import EPISODE, answer_types
 from locigraph.retrieval.text.text_adapter import TextAdapter, add_adapter, read_adapter, save_adapter
-from locigraph.retrieval.text.text_encoder import load_model
+from locigraph.retrieval.text.text_encoder import load_model, windows_read
 from locigraph.training.config import AdapterConfig
 from locigraph.training.errors import TrainingDataError, TrainingError
 from locigraph.training.identity import ADAPTER_ALGORITHM, RunIdentity, TrainingRun
@@ -149,12 +148,13 @@ class TextAdaptation(LowRankTraining):
     def _embed(self, texts: Sequence[str]) -> Tensor:
         """Unit-length embeddings, [texts, dim]; windows are batched by length, which keeps padding low."""
         most = min(self.config.max_tokens, self.encoder.max_seq_length or self.config.max_tokens)
-        parts = [(at, part) for at, text in enumerate(texts) for part in windows(text)]
+        prompt = self.encoder.prompts.get(self.encoder.default_prompt_name or "", "")  # as ``encode`` puts before texts
+        parts = [(at, part) for at, text in enumerate(texts) for part in windows_read(text)]
         parts.sort(key=lambda each: len(each[1]))
         rows = []
         again = self._recompute and torch.is_grad_enabled()
         for start in range(0, len(parts), _ENCODED_AT_ONCE):
-            batch = [part for _, part in parts[start : start + _ENCODED_AT_ONCE]]
+            batch = [prompt + part for _, part in parts[start : start + _ENCODED_AT_ONCE]]
             tokens = self.encoder.tokenizer(batch, padding=True, truncation=True, max_length=most, return_tensors="pt")
             features = {name: tensor.to(self.device) for name, tensor in tokens.items()}
             rows.append(checkpoint(self._encode, features, use_reentrant=False) if again else self._encode(features))

@@ -34,6 +34,9 @@ def averaged(checkpoints: Sequence[Checkpoint], **details: Any) -> Checkpoint:
     if len(checkpoints) < 2:
         raise CheckpointError(f"averaging needs at least two checkpoints, got {len(checkpoints)}; name more")
     first = checkpoints[0]
+    versions = [each.version for each in checkpoints]
+    if len({*versions}) < len(versions):
+        raise CheckpointError(f"the checkpoints to average are {', '.join(versions)}; name each once")
     for other in checkpoints[1:]:
         for what in ("model", "text_encoder"):
             here, there = getattr(first, what), getattr(other, what)
@@ -42,6 +45,11 @@ def averaged(checkpoints: Sequence[Checkpoint], **details: Any) -> Checkpoint:
                     f"checkpoints {first.version} and {other.version} cannot be averaged: {what.replace('_', ' ')} is "
                     f"{here!r} and {there!r}; train both alike"
                 )
+        if _shapes(first) != _shapes(other):
+            raise CheckpointError(
+                f"checkpoints {first.version} and {other.version} cannot be averaged: their weights have other names "
+                "or shapes; train both alike"
+            )
     weights = {
         name: np.asarray(np.mean([each.weights[name] for each in checkpoints], axis=0)) for name in first.weights
     }
@@ -62,3 +70,7 @@ def averaged(checkpoints: Sequence[Checkpoint], **details: Any) -> Checkpoint:
     known = [each.seen for each in checkpoints if each.seen is not None]
     seen = SeenTexts.union(known) if len(known) == len(checkpoints) else None
     return Checkpoint(weights, first.model, first.text_encoder, first.text_dim, recorded, seen)
+
+
+def _shapes(checkpoint: Checkpoint) -> dict[str, tuple[int, ...]]:
+    return {name: array.shape for name, array in checkpoint.weights.items()}

@@ -91,8 +91,11 @@ class TrainingConfig:
         if self.ema_decay >= 1:
             raise TrainingError(f"training.ema_decay is {self.ema_decay}; expected a share in [0, 1)")
         for name, weight in self.pretrain_losses.items():
-            if not weight >= 0:
+            if not 0 <= weight < math.inf:
                 raise TrainingError(f"training.pretrain_losses.{name} is {weight}; expected 0 or more")
+
+
+_LEAST_TOKENS = {"max_tokens": 8}  # with fewer, little more than the marks around a text is read
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,7 @@ class AdapterConfig:
     spaces_per_step: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        counts = dict.fromkeys(("rank", "epochs", "patience", "questions", "negatives", "max_tokens"), 1)
+        counts = dict.fromkeys(("rank", "epochs", "patience", "questions", "negatives"), 1) | _LEAST_TOKENS
         rest = dict.fromkeys(("warmup_steps", "lr", "weight_decay", "gradient_clip"), 0)
         _require(
             self, "adapter", at_least=counts | rest, at_most={"rank": 384, "questions": 1_024, "negatives": 10_000}
@@ -195,10 +198,10 @@ class RerankerConfig:
     spaces_per_step: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        counted = ("rank", "epochs", "patience", "questions", "negatives", "hard", "depth", "max_tokens", "shown")
+        counted = ("rank", "epochs", "patience", "questions", "negatives", "hard", "depth", "shown")
         rest = dict.fromkeys(("warmup_steps", "lr", "head_lr", "weight_decay", "gradient_clip", "weight"), 0)
         most = {"rank": 384, "questions": 1_024, "negatives": 1_000, "depth": 10_000, "shown": 10_000}
-        _require(self, "reranker", at_least=dict.fromkeys(counted, 1) | rest, at_most=most)
+        _require(self, "reranker", at_least=dict.fromkeys(counted, 1) | _LEAST_TOKENS | rest, at_most=most)
         if not 0 <= self.dropout < 1:
             raise TrainingError(f"reranker.dropout is {self.dropout}; expected a share in [0, 1)")
 
@@ -282,6 +285,8 @@ def changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
 def _require(config: object, section: str, *, at_least: Mapping[str, float], at_most: Mapping[str, float]) -> None:
     for name, least in at_least.items():
         value = getattr(config, name)
+        if not math.isfinite(value):
+            raise TrainingError(f"{section}.{name} is {value}; expected a finite number")
         if not value >= least:
             raise TrainingError(f"{section}.{name} is {value}; expected {least:g} or more")
         if value > at_most.get(name, math.inf):

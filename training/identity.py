@@ -15,9 +15,9 @@ from locigraph.training.config import TrainerConfig
 #: the same data and settings give other weights or vectors; ``tests/training/test_identity.py`` fails until you do.
 CHECKPOINT_ALGORITHM = 7
 #: Likewise for adapters of the text encoder.
-ADAPTER_ALGORITHM = 4
+ADAPTER_ALGORITHM = 5
 #: Likewise for rerankers.
-RERANKER_ALGORITHM = 1
+RERANKER_ALGORITHM = 2
 
 
 @dataclass(frozen=True)

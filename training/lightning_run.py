@@ -298,6 +298,15 @@ def is_first_process() -> bool:
     return int(getattr(rank_zero_only, "rank", 0)) == 0
 
 
+def _require_finite(module: L.LightningModule, stage: str) -> None:
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad and not bool(torch.isfinite(parameter).all()):
+            raise TrainingError(
+                f"stage {stage!r} diverged: weight {name!r} holds NaN or infinity, so nothing was saved; lower the "
+                "learning rates"
+            )
+
+
 def run_lightning(
     module: L.LightningModule,
     train: Indexed,
@@ -330,7 +339,7 @@ def run_lightning(
         validation questions, only ``best_epoch``, which is -1.
 
     Raises:
-        TrainingError: If the trainer cannot run here.
+        TrainingError: If the trainer cannot run here, or the training diverged.
     """
     given = run.trainer
     run.folder.mkdir(parents=True, exist_ok=True)
@@ -374,6 +383,7 @@ def run_lightning(
                 trainer.validate(module, checks, verbose=False)  # the baseline that the stage must beat
             trainer.fit(module, steps, checks, ckpt_path=None if resumed is None else path, weights_only=True)
     best.finish(module)
+    _require_finite(module, stage)
     if not best.best:  # no validation spaces, or no questions about them
         return {"best_epoch": -1}
     return {"best_epoch": best.best_epoch, "val_score": best.best_score, "start_score": best.start_score}

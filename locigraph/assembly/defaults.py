@@ -74,7 +74,8 @@ def encoder_settings(given: EncoderSettings, store: Store, checkpoint: str | Non
         CheckpointError: If ``checkpoint`` names a folder without one.
     """
     held = json.loads(store.setting(_ENCODER) or "{}")
-    if given.model not in (None, held.get("model", given.model)):
+    given = replace(given, model=given.model and located(given.model))
+    if given.model is not None and "model" in held and given.model != located(held["model"]):
         raise LocigraphError(
             f"the store was built with text encoder {held['model']!r}, not {given.model!r}; leave out "
             "--encoder.model, or build another --store with it"
@@ -113,8 +114,14 @@ def _text_encoder_of(checkpoint: Path) -> str:
 
 def model_and_dtype(given: EncoderSettings) -> tuple[str, Literal["float32", "bfloat16"]]:
     """Model and number format of a text encoder, with the defaults in place of None."""
-    model = given.model or DEFAULT_MODEL
+    model = located(given.model or DEFAULT_MODEL)
     return model, given.dtype or _pair(model).dtype
+
+
+def located(model: str) -> str:
+    """A text encoder's name; a folder by its absolute path, since elsewhere a relative one may mean another model."""
+    folder = Path(model).expanduser()
+    return str(folder.absolute()) if model not in SHIPPED_PAIRS and folder.is_dir() else model
 
 
 def _pair(model: str) -> ShippedPair:

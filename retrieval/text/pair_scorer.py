@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from locigraph.kg.embedded_text import windows
 from locigraph.kg.files import check_seal, parsed_json, replaced_folder, sealed, whole_folder
 from locigraph.kg.language.seen_texts import SeenTexts, seen_spaces
-from locigraph.kg.language.tokens import words
+from locigraph.kg.language.tokens import with_named_emoji, words
 from locigraph.retrieval.errors import TextEncoderError
 from locigraph.retrieval.text.text_adapter import TextAdapter, add_adapter, merge_adapter, start_from
 from locigraph.retrieval.text.text_encoder import load_model
@@ -85,10 +85,10 @@ class PairScorer(nn.Module):
 
     def _scores(self, questions: Sequence[str], texts: Sequence[str]) -> Tensor:
         device = self.scale.device
+        pairs = [[with_named_emoji(text) for text in side] for side in (questions, texts)]
         tokens = self._tokenizer(
-            list(questions), list(texts), padding=True, truncation="longest_first", max_length=self._max_tokens,
-            return_tensors="pt",
-        )  # fmt: skip
+            *pairs, padding=True, truncation="longest_first", max_length=self._max_tokens, return_tensors="pt"
+        )
         half = torch.tensor(
             [[-1 if which is None else which for which in tokens.sequence_ids(i)] for i in range(len(questions))],
             device=device,
@@ -157,6 +157,8 @@ class TrainedReranker:
         own = made.learnt()
         if {name: each.shape for name, each in own.items()} != {name: each.shape for name, each in weights.items()}:
             raise TextEncoderError(f"{self.folder}: the reranker does not fit text encoder {self.base!r}")
+        if not all(bool(each.isfinite().all()) for each in weights.values()):  # every score would be NaN
+            raise TextEncoderError(f"{self.folder}: the weights hold NaN or infinity; train the reranker again")
         made.load_state_dict(weights, strict=False)
         made.merge()
         return made.eval()

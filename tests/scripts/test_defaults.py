@@ -41,6 +41,19 @@ def test_the_default_model_is_refused_by_name_where_another_has_built_the_store(
             defaults.encoder_settings(replace(REMEMBERED, model=DEFAULT_MODEL), graph)
 
 
+def test_a_model_in_a_folder_is_known_by_its_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder / "model").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a")
+    with Store(tmp_path / "g.sqlite") as graph:
+        built_with(graph, EncoderSettings("./model", dtype="float32"))
+        monkeypatch.chdir(tmp_path / "b")
+        assert defaults.encoder_settings(REMEMBERED, graph).model == str(tmp_path / "a" / "model")
+        with pytest.raises(LocigraphError, match="built with text encoder"):
+            defaults.encoder_settings(replace(REMEMBERED, model="model"), graph)
+    assert defaults.located("sentence-transformers/all-mpnet-base-v2") == "sentence-transformers/all-mpnet-base-v2"
+
+
 def test_what_an_index_holds_changes_the_number_format_and_leaves_the_adapter(tmp_path: Path) -> None:
     with Store(tmp_path / "g.sqlite") as graph:
         built_with(graph, EncoderSettings(DEFAULT_MODEL, adapter="/mine", dtype="float32"))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch.utils.checkpoint import checkpoint
 
 from locigraph.kg.snapshot import Snapshot
@@ -258,8 +258,32 @@ def test_training_reads_long_texts_in_the_same_windows_as_the_text_encoder(base:
     np.testing.assert_allclose(made, expected, atol=1e-4)
 
 
+def test_training_reads_emoji_and_a_default_prompt_as_the_text_encoder_does(base: str, tmp_path: Path) -> None:
+    model = load_model(base, device="cpu")
+    model.prompts, model.default_prompt_name = {"query": "search: "}, "query"
+    model.save(str(tmp_path / "prompted"))
+    folder = str(tmp_path / "prompted")
+    module = TextAdaptation(load_model(folder, device="cpu"), CONFIG, examples=1, seed=0).eval()
+    said = ["Ana: We sold it! 🎉🎂", "Tom: 👍", "Ana: We sold it!"]
+    expected = CachedTextEncoder(folder, cache=tmp_path / "c.sqlite", device="cpu").encode(said)
+    np.testing.assert_allclose(module._embed(said).detach().numpy(), expected, atol=1e-4)
+    plain = CachedTextEncoder(base, cache=tmp_path / "c.sqlite", device="cpu").encode(said)
+    assert np.abs(expected - plain).max() > 1e-3
+
+
+def test_an_adapter_whose_weights_are_no_numbers_is_refused(base: str, tmp_path: Path) -> None:
+    made = trained(base, tmp_path)
+    weights = {
+        name: array * float("nan") for name, array in load_file(made.folder / "adapter_model.safetensors").items()
+    }
+    encoder = CachedTextEncoder(base, cache=tmp_path / "c.sqlite", adapter=made.folder, device="cpu")
+    save_file(weights, made.folder / "adapter_model.safetensors")
+    with pytest.raises(TextEncoderError, match="hold NaN or infinity"):
+        encoder.encode(["Ana: hello"])
+
+
 #: Recorded with ``python -m tests.training.test_adapter``.
-GOLDEN: dict[str, Any] = {"algorithm": 4, "cosines": [0.9695, 0.9421, 0.9419, 0.9589, 0.9787, 0.9711, 0.9587, 0.964]}
+GOLDEN: dict[str, Any] = {"algorithm": 5, "cosines": [0.9695, 0.9421, 0.9419, 0.9589, 0.9787, 0.9711, 0.9587, 0.964]}
 
 
 # The first steps of Adam are as long where a gradient is next to nothing as elsewhere, so that the rounding of one kind

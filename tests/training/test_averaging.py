@@ -39,8 +39,13 @@ def test_it_has_seen_what_each_has_seen(tmp_path: Any) -> None:
     assert made.seen is not None
     assert "a" in made.seen
     assert "b" in made.seen
-    unknown = replace(trained_on("c", 1.0), seen=None)
+    unknown = replace(trained_on("c", 4.0), seen=None)
     assert averaged([unknown, trained_on("a", 1.0)]).seen is None  # what one has seen is not known
+
+
+def test_a_checkpoint_that_is_named_twice_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="name each once"):
+        averaged([trained_on("a", 1.0), trained_on("b", 2.0), trained_on("a", 1.0)])
 
 
 def test_without_a_fusion_of_each_there_is_none() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,13 +22,14 @@ from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.types import Question, SpaceId, TurnId
 from locigraph.kg.views import Views
 from locigraph.training import graph_training
-from locigraph.training.checkpoint import Checkpoint, new_network
+from locigraph.training.checkpoint import Checkpoint, load_checkpoint, new_network
 from locigraph.training.config import Settings, TrainingConfig, changed
 from locigraph.training.errors import TrainingDataError, TrainingError
 from locigraph.training.examples import SpaceExample, read_space
 from locigraph.training.fusion import DETAIL, SignalReader, fusion_of, learn_fusion
 from locigraph.training.graph_training import GraphTraining
 from locigraph.training.identity import TrainingRun
+from locigraph.training.inference import encode_graph
 from locigraph.training.lightning_run import run_lightning
 from locigraph.training.objectives import LOSSES
 from locigraph.training.pseudo_questions import RULES
@@ -192,6 +194,45 @@ def test_spaces_larger_than_a_step_are_learnt_and_validated(tmp_path: Path) -> N
     made = made_of(tmp_path / "parts", data, settings=few)
     assert made.details["stages"]["finetune"]["val_score"] > made.details["stages"]["finetune"]["start_score"]
     assert made.version != made_of(tmp_path / "whole", data, settings=settings).version
+
+
+@pytest.mark.parametrize("encoder", list(GRAPH_ENCODERS))
+def test_each_encoder_learns_from_parts_of_a_space_and_gives_turns_alone_the_vectors_of_the_whole(
+    encoder: str, tmp_path: Path
+) -> None:
+    settings = small_settings(pretrain=1, finetune=1)
+    settings = replace(
+        settings,
+        model=replace(settings.model, encoder=encoder),
+        training=replace(settings.training, step_turns=8, scalar_lr=0.1),
+    )
+    space, asked = planted_space(1, things=10)
+    made = made_of(
+        tmp_path, TrainingSet(tuple(asked), (space.space,), (), Views(lambda *_: space, {})), settings=settings
+    )
+    rows, whole = encode_graph(made, space)
+    for part in (rows[:1], rows[3:7]):
+        found, vectors = encode_graph(made, space, turns=part)
+        assert found.tolist() == part.tolist()
+        np.testing.assert_allclose(vectors, whole[np.isin(rows, part)], atol=1e-5)
+
+
+def test_a_training_that_diverges_is_an_error_and_leaves_what_was_made_before(tmp_path: Path) -> None:
+    good = made_of(tmp_path)
+    settings = small_settings(pretrain=0, finetune=3)
+    wild = replace(settings, training=replace(settings.training, scalar_lr=1e6))
+    unchecked = replace(BOTH_SIDES, train=(*BOTH_SIDES.train, *BOTH_SIDES.validation), validation=())
+    with pytest.raises(TrainingError, match=r"'finetune' diverged: weight '.*' holds NaN or infinity"):
+        made_of(tmp_path, unchecked, settings=wild)
+    assert load_checkpoint(tmp_path / "checkpoint", text_encoder=ENCODER.model_id).version == good.version
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_settings_that_are_no_finite_numbers_are_refused(value: float) -> None:
+    with pytest.raises(TrainingError, match=r"training\.scalar_lr"):
+        TrainingConfig(scalar_lr=value)
+    with pytest.raises(TrainingError, match=r"training\.pretrain_losses\.link"):
+        TrainingConfig(pretrain_losses={"link": value})
 
 
 def test_a_finished_training_is_loaded_and_another_made_when_anything_differs(tmp_path: Path) -> None:

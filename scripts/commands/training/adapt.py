@@ -39,10 +39,11 @@ def adapt(
     """
     from pathlib import Path
 
-    from locigraph.assembly import learning, opening, provenance
+    from locigraph.assembly import defaults, learning, opening, provenance
     from locigraph.scripts.console.terminal import printable, validated
     from locigraph.training.identity import TrainingRun
 
+    encoder = defaults.located(encoder)
     provenance.source_commit()
     loaded = opening.read_corpus(corpus, store=store)
     opening.existing_store(store).close()
@@ -55,4 +56,10 @@ def adapt(
         trained = train_adapter(sets, adapter, run, model=encoder)
     print(f"adapter {trained.version} in {trained.folder}: {validated(trained.details['validation'])}")
     use = f"--encoder.adapter {shlex.quote(str(trained.folder))} --store {shlex.quote(store)}"
+    if encoder != DEFAULT_MODEL:
+        use += f" --encoder.model {shlex.quote(encoder)}"
+    if corpus.path is not None:
+        use += f" --corpus.path {shlex.quote(str(corpus.path))}"
+    if corpus.format is not None:
+        use += f" --corpus.format {corpus.format}"
     print(printable(f"to train a graph network on its embeddings: locigraph build {use}, then locigraph train {use}"))
