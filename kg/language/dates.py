@@ -334,9 +334,14 @@ def number_in(words: str) -> int:
     return _NUMBERS.get(words) or sum(_NUMBERS[word] for word in words.replace("-", " ").split())
 
 
+def _clause_before(match: re.Match[str]) -> str:
+    """The words before an expression, back to the beginning of its clause."""
+    return _TENSE_CLAUSE_BORDER.split(match.string[max(0, match.start() - _NEARBY) : match.start()])[-1]
+
+
 def _tense(match: re.Match[str]) -> Literal["past", "future"] | None:
-    """The tense of the words before an expression, back to the beginning of its clause; None if it is not clear."""
-    clause = _TENSE_CLAUSE_BORDER.split(match.string[max(0, match.start() - _NEARBY) : match.start()])[-1]
+    """The tense of the words before an expression in its clause; None if it is not clear."""
+    clause = _clause_before(match)
     *before, rest = _PAST_VERB.split(clause)
     if _FUTURE_VERB.search(rest) or (not before and _FUTURE_SIGN.search(rest)):
         return "future"
@@ -366,8 +371,7 @@ def _side(match: re.Match[str]) -> Literal[-1, 0, 1]:
     tense = _tense_around(match)
     if tense != "past":
         return 0 if tense is None else 1
-    verbs = _PAST_VERB.findall(match.string, max(0, match.start() - _NEARBY), match.start())
-    return -1 if verbs[-1] in _HAPPENED else 0
+    return -1 if _PAST_VERB.findall(_clause_before(match))[-1] in _HAPPENED else 0
 
 
 def _is_verb(match: re.Match[str], month: str) -> bool:

@@ -405,3 +405,10 @@ def test_a_question_may_write_a_date_in_short(short: str, full: str) -> None:
 
 def test_short_names_of_people_in_a_question_are_no_months() -> None:
     assert calendar_parts("Did Jan tell Mar about Dec?") == []
+
+
+@pytest.mark.parametrize("word", ["launched", "rewas", "unwent", "overate"])
+def test_a_word_that_is_cut_where_looking_for_the_tense_ends_does_no_harm(word: str) -> None:
+    for padding in range(130):
+        found = resolve_times(f"{word} {'a' * padding} x on 3 May", date(2024, 10, 1))
+        assert [each.text for each in found] == ["3 May"]
