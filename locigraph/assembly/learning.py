@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -11,12 +12,14 @@ from locigraph.assembly.graphs import require_same_turns, views_of
 from locigraph.assembly.language_models import clients_of
 from locigraph.assembly.settings import EncoderSettings, GraphSettings, WriterSettings
 from locigraph.kg.corpora import Corpus
-from locigraph.kg.counts import counted
+from locigraph.kg.counts import counted, is_or_are
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.views import Views
 from locigraph.training.config import ModelConfig, Settings, TrainingConfig
 from locigraph.training.pseudo_questions import RULES, QuestionWriter
 from locigraph.training.snapshots import TrainingSet
+
+_LOG = logging.getLogger(__name__)
 
 
 def settings_of(model: ModelConfig, training: TrainingConfig) -> Settings:
@@ -52,6 +55,10 @@ def training_set(views: Views, corpus: Corpus, *, validation: int) -> TrainingSe
         raise LocigraphError(
             f"{corpus.path}: validation is {validation}, but there are only {counted(len(spaces), 'conversation')} for "
             "training and validation together; lower it"
+        )
+    if left := len(corpus.conversations) - len(spaces):
+        _LOG.warning(
+            "%s: %s without questions %s left out", corpus.path, counted(left, "conversation"), is_or_are(left)
         )
     held_back = tuple(spaces[:: max(1, len(spaces) // validation)][:validation]) if validation else ()
     return TrainingSet(corpus.questions, tuple(s for s in spaces if s not in held_back), held_back, views)

@@ -45,6 +45,17 @@ def test_conversations_without_questions_are_all_learnt_from_since_none_could_ju
     assert (made.train, made.validation) == (("s1", "s3"), ("s0", "s2"))
 
 
+def test_conversations_without_questions_beside_others_are_left_out_and_this_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    spaces = [SpaceId(f"s{i}") for i in range(4)]
+    asked = tuple(Question(space, f"q{space}", "Hello?", "c", ()) for space in spaces[:3])
+    assert training_set(VIEWS, corpus_of(spaces, asked), validation=0).train == ("s0", "s1", "s2")
+    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
+        "1 conversation without questions is left out"
+    ]
+
+
 def test_a_negative_number_of_conversations_cannot_be_held_back() -> None:
     spaces = [SpaceId(f"s{i}") for i in range(4)]
     asked = tuple(Question(space, f"q{space}", "Hello?", "c", ()) for space in spaces)
