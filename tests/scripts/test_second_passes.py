@@ -168,8 +168,11 @@ def test_once_and_an_interval_exclude_each_other(words: list[str], capsys: pytes
 
 
 @pytest.mark.long
-def test_sigterm_ends_the_service_cleanly(built: tuple[Path, list[str]], tmp_path: Path) -> None:
+def test_sigterm_ends_the_service_cleanly(
+    built: tuple[Path, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder, options = built
+    assert run(capsys, "classify", "--once", *options)[0] == 0
     command = [sys.executable, "-m", "locigraph", "classify", "--interval", "0.1", *options]
     output = tmp_path / "output"
     with output.open("w") as file:
