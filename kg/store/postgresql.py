@@ -17,13 +17,13 @@ from sqlalchemy import Connection, Engine
 
 #: Longest wait for a lock that another process holds, in seconds; consolidating one turn, or erasing, takes less.
 LOCK_WAIT_S = 300
-_TAKE = sa.text(
-    "SELECT pg_advisory_xact_lock(hashtextextended(name, 0)) FROM "
-    "(SELECT name FROM unnest(CAST(:names AS text[])) AS name ORDER BY name) AS sorted"
-)
 # A server has room for some thousands of locks. A change of more spaces takes one lock that all others share.
 _MOST_LOCKS = 1_000
-_SHARE_ALL = sa.text("SELECT pg_advisory_xact_lock_shared(hashtextextended('all names', 2))")
+_TAKE = sa.text(
+    "WITH shared AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(hashtextextended('all names', 2))) "
+    "SELECT pg_advisory_xact_lock(hashtextextended(name, 0)) FROM shared, "
+    "(SELECT name FROM unnest(CAST(:names AS text[])) AS name ORDER BY name) AS sorted"
+)
 _TAKE_ALL = sa.text("SELECT pg_advisory_xact_lock(hashtextextended('all names', 2))")
 # Parts of messages, in lower case, and what to do about them.
 _CURES = (
@@ -77,7 +77,6 @@ def take(connection: Connection, names: Iterable[str]) -> None:
     if len(wanted) > _MOST_LOCKS:
         connection.execute(_TAKE_ALL)
     else:
-        connection.execute(_SHARE_ALL)
         connection.execute(_TAKE, {"names": wanted})
 
 
