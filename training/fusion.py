@@ -35,6 +35,8 @@ _PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)
 _LARGEST_STEPS = 100
 #: Number of the linear fusion's best turns that the trees score; they learn from these and from the correct turns.
 _CANDIDATES = 50
+# Of a space with more turns, each question keeps the answers and the turns with the largest sums of signals.
+_MOST_TURNS = 2_048
 #: Key of the weights in the details of a checkpoint's manifest.
 DETAIL = "fusion"
 
@@ -45,7 +47,8 @@ class SignalExample:
 
     Attributes:
         values: Signals, float32 [questions, signals, turns].
-        positive: Which turns answer which question, bool [questions, turns].
+        positive: Which turns answer which question, bool [questions, turns]. In a large space each question has turns
+            of its own: the answers, and those with the largest sums of signals.
         is_training: True to learn from the questions, False to validate on them.
     """
 
@@ -90,11 +93,24 @@ class SignalReader:
         positive = answers(turn_ids, [q.evidence for q in graph.questions])
         is_answered = positive.any(1)
         answered = [q for q, keep in zip(graph.questions, is_answered.tolist(), strict=True) if keep]
-        values = np.zeros((len(answered), len(SIGNALS), len(turn_ids)), dtype=np.float32)
+        positive = positive[is_answered]
+        count = min(len(turn_ids), _MOST_TURNS)
+        values = np.zeros((len(answered), len(SIGNALS), count), dtype=np.float32)
+        right = torch.zeros((len(answered), count), dtype=torch.bool)
         vectors = self._encoder.encode([q.text for q in answered]) if answered else ()
         for i, (question, vector) in enumerate(zip(answered, vectors, strict=True)):
-            values[i] = signals.of(question.text, vector, asked_at=question.asked_at)
-        return torch.from_numpy(values), positive[is_answered]
+            found = signals.of(question.text, vector, asked_at=question.asked_at)
+            kept = _kept(found.sum(0), positive[i].numpy(), count)
+            values[i], right[i] = found[:, kept], positive[i][kept]
+        return torch.from_numpy(values), right
+
+
+def _kept(sums: NDArray[np.float64], is_answer: NDArray[np.bool_], count: int) -> NDArray[np.int64]:
+    """Places of so many turns, ascending: the answers, and those with the largest sums."""
+    if count == len(sums):
+        return np.arange(count)
+    order = np.argsort(-np.where(is_answer, np.inf, sums), kind="stable")
+    return np.sort(order[:count])
 
 
 def learn_fusion(examples: Sequence[SignalExample], signals: Sequence[str] = SIGNALS) -> WeightedSum:

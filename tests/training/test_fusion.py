@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 from locigraph.kg.types import Question, SpaceId, TurnId
 from locigraph.retrieval.strategies.turn_signals import SIGNALS
 from locigraph.retrieval.strategies.weighted_sum import WeightedSum
+from locigraph.training import fusion
 from locigraph.training.errors import CheckpointError, TrainingDataError
 from locigraph.training.fusion import DETAIL, SignalExample, SignalReader, fusion_of, learn_fusion, learn_trees
 from locigraph.training.snapshots import TrainingSet
@@ -130,6 +131,23 @@ def test_signals_are_read_once_for_all_folds_and_name_the_evidence() -> None:
     # The planted turns name the animal only through their facts.
     facts = first[0].values[:, SIGNALS.index("bm25_facts")]
     assert facts.argmax(1).tolist() == first[0].positive.int().argmax(1).tolist()
+
+
+def test_of_a_large_space_each_question_keeps_its_answers_and_the_best_of_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = [TrainingSet(QUESTIONS, ("planted1",), (), VIEWS)]
+    (whole,) = SignalReader(ENCODER).examples(data)
+    monkeypatch.setattr(fusion, "_MOST_TURNS", 5)
+    (part,) = SignalReader(ENCODER).examples(data)
+    assert part.values.shape == (*whole.values.shape[:2], 5)
+    for values, positive, all_values, all_positive in zip(
+        part.values, part.positive, whole.values, whole.positive, strict=True
+    ):
+        assert int(positive.sum()) == int(all_positive.sum())
+        best = torch.where(all_positive, torch.inf, all_values.sum(0)).topk(5).values
+        kept = torch.where(positive, torch.inf, values.sum(0)).sort(descending=True).values
+        torch.testing.assert_close(kept, best)
 
 
 def test_a_fusion_without_questions_to_learn_from_is_refused() -> None:
