@@ -104,7 +104,7 @@ class Cassette:
         self, request: Mapping[str, Any], attempts: Sequence[Attempt], origin: Origin | None = None
     ) -> None:
         """Record a failed request and its attempts, both for replays and as a text file for people to read."""
-        path, key = self._file.parent.joinpath(*self.failure_file(request).parts[-2:]), key_of(request)
+        path, key = _failure_beside(self._file, request), key_of(request)
         make_private_folder(path.parent)
         parts = [f"--- {message['role']}\n{message['content']}" for message in request["messages"]]
         for reply, fault in attempts:
@@ -129,7 +129,7 @@ class Cassette:
 
     def failure_file(self, request: Mapping[str, Any]) -> Path:
         """The text file about a request that failed."""
-        return self.path.with_suffix(".failed") / f"{key_of(request)[:16]}.txt"
+        return _failure_beside(self.path, request)
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
@@ -148,6 +148,10 @@ class Cassette:
     def _failed(self, error: sqlite3.Error) -> LanguageModelError:
         cure = MAKE_ROOM if is_of_disk(error) else "if no other process locks it, name another"
         return LanguageModelError(f"{self.path}: the cassette of replies cannot be used ({error}); {cure}")
+
+
+def _failure_beside(cassette: Path, request: Mapping[str, Any]) -> Path:
+    return cassette.with_suffix(".failed") / f"{key_of(request)[:16]}.txt"
 
 
 def _keep_origin(file: sqlite3.Connection, keys: Sequence[str], origin: Origin | None) -> None:

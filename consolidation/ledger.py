@@ -104,7 +104,7 @@ class Ledger:
             self._store = store
             self._stages = dict(self._unsaved)
             for stage, spent in store.spent_by_stage().items():
-                self._stages[stage] = self._stages.get(stage, Spent()) + spent
+                _add(self._stages, stage, spent)
 
     @contextmanager
     def request(self, input_tokens: int, most_output: int, prices: Prices) -> Iterator[None]:
@@ -172,11 +172,11 @@ class Ledger:
     def count(self, purpose: Purpose, more: Spent) -> None:
         """Add to the usage for a purpose, for example a reply that could not be used."""
         with self._changed:
-            self._stages[purpose.stage] = self._stages.get(purpose.stage, Spent()) + more
+            _add(self._stages, purpose.stage, more)
             if self._store is not None and purpose.space is not None:
                 self._store.add_spent(purpose.space, purpose.turn_id or "", purpose.stage, more)
             else:
-                self._unsaved[purpose.stage] = self._unsaved.get(purpose.stage, Spent()) + more
+                _add(self._unsaved, purpose.stage, more)
 
     @property
     def total(self) -> Spent:
@@ -198,6 +198,10 @@ class Ledger:
         """Name and value of the first limit that a total exceeds; None if it exceeds none."""
         limits = (("max_tokens", total.tokens, self._max_tokens), ("max_cost", total.cost, self._max_cost))
         return next(((name, limit) for name, value, limit in limits if limit is not None and value > limit), None)
+
+
+def _add(sums: dict[str, Spent], stage: str, more: Spent) -> None:
+    sums[stage] = sums.get(stage, Spent()) + more
 
 
 def tokens_of(text: str) -> int:

@@ -26,7 +26,7 @@ from locigraph.consolidation.errors import ReplyFormatError
 from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.prompting import ask
 from locigraph.consolidation.replies import Form, named
-from locigraph.consolidation.resolution import full_name
+from locigraph.consolidation.resolution import full_name, kinds_of_entities
 from locigraph.kg.counts import Counts, counted
 from locigraph.kg.language.tokens import STOP_WORDS, words
 from locigraph.kg.schema import answer_types
@@ -126,10 +126,8 @@ class Linker:
             LanguageModelError: If the endpoint fails; links added so far are kept.
         """
         seen = self._store.snapshot(space)
-        entity_kinds = {
-            node.id: str(node.attributes.get("kind")) for node in self._store.nodes(space, types=["entity"])
-        }
-        total = self._add(seen, [*causes_of(seen), *mentions_of(seen, entity_kinds)])
+        kinds = kinds_of_entities(self._store, space)
+        total = self._add(seen, [*causes_of(seen), *mentions_of(seen, kinds)])
         for key in self._failed(space) if retry_failed else ():
             if client is None or is_stopped():
                 break

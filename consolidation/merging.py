@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from locigraph.consolidation.resolution import CONCEPT_MERGE, merged_nodes, spelling_key
+from locigraph.consolidation.resolution import CONCEPT_MERGE, OTHER, kinds_of_entities, merged_nodes, spelling_key
 from locigraph.kg import products
 from locigraph.kg.counts import Counts, counted
 from locigraph.kg.embedded_text import TextEncoder
@@ -26,9 +26,6 @@ from locigraph.kg.times import moment
 from locigraph.kg.types import GraphChange, NewRelation, NodeId, NodeStatus, NodeUpdate, SpaceId
 
 _WORD_OR_NUMBER = re.compile(r"[^\W\d_]\w*|\d+")
-
-
-_UNKNOWN = "other"  # kind of entities of which no more is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +74,7 @@ class Merger:
         seen = self._store.snapshot(space, embedding_model=self._encoder.model_id)
         edges = _edges_by_end(seen)
         into: dict[int, int] = {}
-        entities = self._store.nodes(space, types=["entity"])
-        kinds = {node.id: str(node.attributes.get("kind", _UNKNOWN)) for node in entities}
-        for match in same_names(seen, self._threshold, kinds):
+        for match in same_names(seen, self._threshold, kinds_of_entities(self._store, space)):
             if is_stopped():
                 return Merged(len(into))
             into[match.row] = match.into
@@ -180,7 +175,7 @@ def same_names(seen: Snapshot, threshold: float, kinds: Mapping[NodeId, str]) ->
 
 def _is_another_thing(seen: Snapshot, kinds: Mapping[NodeId, str], one: int, other: int) -> bool:
     """Whether two entities of one spelling key are of different known kinds, one with a capital: Jean and jeans."""
-    found = {kinds.get(seen.ids[row], _UNKNOWN) for row in (one, other)} - {_UNKNOWN}
+    found = {kinds.get(seen.ids[row], OTHER) for row in (one, other)} - {OTHER}
     return len(found) > 1 and _proper(seen, one) != _proper(seen, other)
 
 

@@ -12,9 +12,12 @@ from locigraph.kg import products
 from locigraph.kg.language.terms import terms
 from locigraph.kg.language.tokens import STOP_WORDS, signed_words, words
 from locigraph.kg.schema import MERGED_INTO
-from locigraph.kg.types import Node, NodeId
+from locigraph.kg.store import Store
+from locigraph.kg.types import Node, NodeId, SpaceId
 
 _ARTICLE = re.compile(r"^(the|a|an|my|our|his|her|their)\s+", re.IGNORECASE)
+#: Kind of entities of which no more is known.
+OTHER = "other"
 _ONE_LETTER = re.compile(r"[^\W\d_](?![^\W\d_])")
 #: Lowest cosine at which two topics are treated as the same.
 CONCEPT_MERGE = 0.92
@@ -106,6 +109,11 @@ class Resolver:
         cosines = products.with_rows(self._concept_vectors[: len(self._concept_ids)], vector)
         best = int(cosines.argmax())
         return (self._concept_ids[best], float(cosines[best])) if cosines[best] >= CONCEPT_MERGE else None
+
+
+def kinds_of_entities(store: Store, space: SpaceId) -> dict[NodeId, str]:
+    """The kind of each active entity of a space; ``other`` where no more is known."""
+    return {node.id: str(node.attributes.get("kind", OTHER)) for node in store.nodes(space, types=["entity"])}
 
 
 def merged_nodes(nodes: Iterable[Node]) -> dict[NodeId, NodeId]:

@@ -60,8 +60,8 @@ def standings(
 ) -> dict[SpaceId, Standing]:
     """How some spaces stand, or all (None) of a scope, sorted by name; those that do not exist are left out."""
     if named is None:
-        owners = {name: value for name, value in (("user", scope.user), ("agent", scope.agent)) if value is not None}
-        rows = [*connection.execute(_ALL.where(*(spaces.c[name] == value for name, value in owners.items())))]
+        owners = ((spaces.c.user, scope.user), (spaces.c.agent, scope.agent))
+        rows = [*connection.execute(_ALL.where(*(column == owner for column, owner in owners if owner is not None)))]
     else:
         rows = [row for part in chunks(named) for row in connection.execute(_NAMED, {"named": list(part)})]
     return {

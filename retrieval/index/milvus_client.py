@@ -57,9 +57,10 @@ class GuardedClient:
 
     def __init__(self, uri: str, access: ServerAccess = ServerAccess(), *, is_reader: bool = False) -> None:
         self.uri = uri
-        self._path = os.path.abspath(uri)  # of an embedded index, which stays there when the process changes its folder
         self._is_reader = is_reader
         self.is_embedded = "://" not in uri
+        # An embedded index stays where it is when the process changes its folder.
+        self._path = os.path.abspath(uri) if self.is_embedded else uri
         self._access = access
         if self.is_embedded and not uri.endswith(".db"):
             raise IndexUnavailableError(

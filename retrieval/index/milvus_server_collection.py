@@ -155,9 +155,7 @@ class ServerCollection(Collection):
             newest: dict[tuple[str, int], dict[str, Any]] = {}
             for hit in sorted(hits, key=lambda hit: str(hit["id"])[-_AGE:]):
                 newest[hit["entity"]["space"], hit["entity"]["node_key"]] = hit
-            if len(newest) >= limit or len(hits) < more:
-                return list(newest.values())
-            if more == MOST_FOUND:
+            if len(newest) >= limit or len(hits) < more or more == MOST_FOUND:
                 return list(newest.values())
             more = min(2 * more, MOST_FOUND)  # some of the hits were old rows of nodes that are being replaced
             parameters = asked["search_params"]

@@ -28,7 +28,7 @@ from locigraph.kg.files import check_seal, parsed_json, replaced_folder, sealed,
 from locigraph.kg.language.seen_texts import SeenTexts, seen_spaces
 from locigraph.kg.language.tokens import with_named_emoji, words
 from locigraph.retrieval.errors import TextEncoderError
-from locigraph.retrieval.text.text_adapter import TextAdapter, add_adapter, merge_adapter, start_from
+from locigraph.retrieval.text.text_adapter import TextAdapter, add_adapter, are_finite, merge_adapter, start_from
 from locigraph.retrieval.text.text_encoder import load_model
 
 _WEIGHTS, _MANIFEST = "reranker.safetensors", "manifest.json"
@@ -157,7 +157,7 @@ class TrainedReranker:
         own = made.learnt()
         if {name: each.shape for name, each in own.items()} != {name: each.shape for name, each in weights.items()}:
             raise TextEncoderError(f"{self.folder}: the reranker does not fit text encoder {self.base!r}")
-        if not all(bool(each.isfinite().all()) for each in weights.values()):  # every score would be NaN
+        if not are_finite(weights):
             raise TextEncoderError(f"{self.folder}: the weights hold NaN or infinity; train the reranker again")
         made.load_state_dict(weights, strict=False)
         made.merge()

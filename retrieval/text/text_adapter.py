@@ -24,6 +24,7 @@ from locigraph.retrieval.errors import TextEncoderError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+    from torch import Tensor
 
 _WEIGHTS, _CONFIG, _MANIFEST = "adapter_model.safetensors", "adapter_config.json", "manifest.json"
 # Settings of peft that we choose; all others keep its defaults.
@@ -186,7 +187,7 @@ def apply_adapter(model: SentenceTransformer, adapter: TextAdapter) -> None:
         settings = parsed_json((adapter.folder / _CONFIG).read_text())
         inject_adapter_in_model(_lora({name: settings[name] for name in _CHOSEN}), transformer)
         weights = load_file(adapter.folder / _WEIGHTS)
-        if not all(bool(each.isfinite().all()) for each in weights.values()):
+        if not are_finite(weights):
             raise ValueError("its weights hold NaN or infinity; train it again with lower learning rates")
         loaded: Any = set_peft_model_state_dict(transformer, weights)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
@@ -197,6 +198,11 @@ def apply_adapter(model: SentenceTransformer, adapter: TextAdapter) -> None:
         )
     merge_adapter(transformer)
     transformer.requires_grad_(False)
+
+
+def are_finite(weights: Mapping[str, Tensor]) -> bool:
+    """Whether no weight is NaN or infinite; with one, every score would be NaN."""
+    return all(bool(each.isfinite().all()) for each in weights.values())
 
 
 def merge_adapter(transformer: Any) -> None:

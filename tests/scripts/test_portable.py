@@ -138,11 +138,11 @@ def test_a_memory_is_made_without_the_adapter_of_another_machine(
 ) -> None:
     with Store(filled) as store:
         held = json.loads(store.setting("encoder") or "{}")
-        store.remember({"encoder": json.dumps(held | {"adapter": "/home/old/adapter"})})
+        store.remember({"encoder": json.dumps(held | {"adapter": "/elsewhere/adapter"})})
     file, second = str(tmp_path / "all.jsonl"), str(tmp_path / "second.sqlite")
     export_memory(output=file, store=str(filled))
     import_memory(file, store=second)
-    assert "this machine lacks adapter '/home/old/adapter'" in capsys.readouterr().out
+    assert "this machine lacks adapter '/elsewhere/adapter'" in capsys.readouterr().out
     with Memory.open(second, checkpoint=None) as memory:
         assert memory.recall("Where does Ana live?", space="ana")
 

@@ -46,12 +46,10 @@ def link(
 
     client = client_if_named("links", llm, max_tokens=max_tokens, max_cost=max_cost)
 
-    retried: set[SpaceId] = set()
+    retries = second_passes.first_passes(retry_failed)
 
     def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: second_passes.Stopped) -> Linked:
-        again = retry_failed and space not in retried  # a service retries in its first pass only
-        retried.add(space)
-        return Linker(graph).run(space, client, retry_failed=again, is_stopped=is_stopped)
+        return Linker(graph).run(space, client, retry_failed=retries(space), is_stopped=is_stopped)
 
     target = second_passes.Target(store, index, encoder, checkpoint)
     second_passes.run("link", target, Linked(), work, once=once, interval=interval, client=client)

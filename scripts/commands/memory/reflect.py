@@ -46,12 +46,10 @@ def reflect(
 
     client = client_if_named("reflection", llm, max_tokens=max_tokens, max_cost=max_cost)
 
-    retried: set[SpaceId] = set()
+    retries = second_passes.first_passes(retry_failed)
 
     def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: second_passes.Stopped) -> Reflected:
-        again = retry_failed and space not in retried  # a service retries in its first pass only
-        retried.add(space)
-        return Reflector(graph, plain).run(space, client, retry_failed=again, is_stopped=is_stopped)
+        return Reflector(graph, plain).run(space, client, retry_failed=retries(space), is_stopped=is_stopped)
 
     target = second_passes.Target(store, index, encoder, checkpoint)
     second_passes.run("reflect", target, Reflected(), work, once=once, interval=interval, client=client)

@@ -164,6 +164,18 @@ def _one_pass(
     return done, is_whole, None
 
 
+def first_passes(retries: bool) -> Callable[[SpaceId], bool]:
+    """Whether a pass over a space is to retry what failed: a service does so in its first pass over it only."""
+    passed = set[SpaceId]()
+
+    def is_first(space: SpaceId) -> bool:
+        is_new = space not in passed
+        passed.add(space)
+        return retries and is_new
+
+    return is_first
+
+
 def check(once: bool, interval: float | None) -> None:
     """Raise LocigraphError if both are given, or the interval is not above 0."""
     if interval is not None and (once or not interval > 0):
