@@ -75,16 +75,18 @@ class SignalReader:
             TrainingDataError: If there is no question to learn from.
         """
         graphs = [graph for graph in graphs_of(data) if graph.questions]
-        examples = []
-        for graph in tqdm(graphs, desc="signals", unit="space", leave=False):
-            key = graph.name, graph.fingerprint, tuple(q.question_id for q in graph.questions)
-            if key not in self._known:
-                self._known[key] = self._values(graph)
-            examples.append(SignalExample(*self._known[key], graph.is_training))
-        examples = [example for example in examples if len(example.positive)]
+        made = [self.example(graph) for graph in tqdm(graphs, desc="signals", unit="space", leave=False)]
+        examples = [example for example in made if len(example.positive)]
         if not any(example.is_training for example in examples):
             raise TrainingDataError("no training space has a question with evidence; a fusion is learnt from these")
         return examples
+
+    def example(self, graph: TrainingGraph) -> SignalExample:
+        """The signals of the questions about a space that have evidence among its turns; there may be none."""
+        key = graph.name, graph.fingerprint, tuple(q.question_id for q in graph.questions)
+        if key not in self._known:
+            self._known[key] = self._values(graph)
+        return SignalExample(*self._known[key], graph.is_training)
 
     def _values(self, graph: TrainingGraph) -> tuple[Tensor, Tensor]:
         snapshot = graph.snapshot
@@ -125,15 +127,16 @@ def learn_fusion(examples: Sequence[SignalExample], signals: Sequence[str] = SIG
     """
     checks = [example for example in examples if not example.is_training]
     if checks:
-        weights = max((_fitted(examples, penalty) for penalty in _PENALTIES), key=partial(_validated, checks))
+        weights = max((fitted_weights(examples, penalty) for penalty in _PENALTIES), key=partial(_validated, checks))
     else:
-        weights = _fitted(examples, _PENALTIES[len(_PENALTIES) // 2])
+        weights = fitted_weights(examples, _PENALTIES[len(_PENALTIES) // 2])
     # The ranking does not depend on the scale of the weights.
     scaled = weights / weights.abs().sum()
     return WeightedSum({name: round(value, 4) for name, value in zip(signals, scaled.tolist(), strict=True)})
 
 
-def _fitted(examples: Sequence[SignalExample], penalty: float) -> Tensor:
+def fitted_weights(examples: Sequence[SignalExample], penalty: float) -> Tensor:
+    """Weights of the signals, float32 [signals], that minimise the ranking loss with an L2 penalty."""
     steps = [example for example in examples if example.is_training]
     weights = torch.ones(steps[0].values.shape[1], requires_grad=True)
     optimiser = torch.optim.LBFGS([weights], max_iter=_LARGEST_STEPS, line_search_fn="strong_wolfe")
