@@ -15,6 +15,7 @@ _BREAK = re.compile(
     rf"(?<=[.!?]){_NO_END}(?<!\b[A-HJ-Z]\.)(?:(?<!\b[ap]\.m\.)(?<!\.[A-Z]\.)(?<!\betc\.)|(?=\s[A-Z]))\s+|\n+|(?<=[。！？])"
 )
 _QUOTE = re.compile(r'["“”„«»‹›「」『』`]')
+_INCHES = re.compile(r'(?<=\d)["”]')
 # Single quotation marks are also apostrophes, so match only a pair around words, with apostrophes inside words only.
 _SINGLE_QUOTED = re.compile(r"(?<!\w)['‘](?=\w)(?:[^'’‘]|(?<=\w)['’](?=\w))*['’](?!\w)")
 _PHRASE_BREAK = re.compile(r"[^\w'\s-]|\d")
@@ -24,7 +25,10 @@ _ENDINGS = {
     "i'm": " is", "i am": " is", "i've": " has", "i have": " has", "i'd": " would", "i'll": " will", "i was": " was",
     "i": "", "myself": "", "my": "'s", "mine": "'s", "me": "",
 }  # fmt: skip
-_BEFORE_NUMERALS = ("War", "Type", "Part", "Chapter", "Phase", "Stage", "Level", "Volume", "Section", "Class")
+_BEFORE_NUMERALS = (
+    "War", "Type", "Part", "Chapter", "Phase", "Stage", "Level", "Volume", "Section", "Class", "Act", "Scene", "Book",
+    "Charles", "Elizabeth", "Francis", "Otto", "Napoleon", "Nicholas",
+)  # fmt: skip
 _NUMBERED = "".join(rf"(?<!\b{word} )" for name in _BEFORE_NUMERALS for word in (name, name.lower()))
 # "mine" is a pronoun in "a friend of mine", "that's mine" and "Mine is red", and a noun in "a salt mine".
 _BEFORE_MINE = "|".join(rf"(?<=\b{word} )" for word in ("of", "is", "are", "was", "were", "than", "like", "me"))
@@ -34,7 +38,8 @@ _MINE = (
 )
 # Longest first, so that "I'm" is not read as "I"; in one pass, so that words of an inserted name are not replaced.
 _REPLACED_WORDS = re.compile(
-    rf"\b(?<!/)(?:{_NUMBERED}(?:I['’](?:m|ve|d|ll)|I am|I have|I was|I)(?![/.-]\w)|[Mm]yself|[Mm]y|{_MINE}|[Mm]e)\b"
+    rf"\b(?<!/)(?:{_NUMBERED}(?:I['’](?:m|ve|d|ll)|I am|I have|I was|I)(?![/.-]\w)|[Mm]yself"
+    rf"|(?<!\b[Oo]h )[Mm]y(?! (?:god|goodness)\b)|{_MINE}|[Mm]e)\b"
 )
 # What follows "I'd" where it means "I had".
 _HAD = re.compile(
@@ -110,10 +115,13 @@ def unquoted(parts: Iterable[str]) -> Iterator[tuple[str, str]]:
 
     The second text is the first with blanks in place of what is quoted. A sentence that begins with ">", as in e-mails,
     is a quotation, and so is one after a sentence that ends in a colon, and what follows "Tom wrote:" in a sentence.
+    A mark after a number that nothing in its sentence closes means inches.
     """
     is_quoted = is_announced = False
     for sentence in parts:
         pieces = _QUOTE.split(sentence)
+        if len(pieces) % 2 == 0 and not is_quoted:
+            pieces = _QUOTE.split(_INCHES.sub(" ", sentence, count=1))
         own_words = " ".join(_blank(piece) if (at % 2 == 1) != is_quoted else piece for at, piece in enumerate(pieces))
         is_told = not (sentence.startswith(">") or is_announced)
         own_words = _SINGLE_QUOTED.sub(lambda match: _blank(match[0]), own_words) if is_told else _blank(sentence)

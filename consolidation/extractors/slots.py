@@ -28,7 +28,7 @@ _PLACE = r"(?P<value>[A-Z]\w+(?:[ -][A-Z]\w+){0,3})"
 # The second word of a kind of work ("financial analyst") is no preposition or verb.
 _NO_WORK = (
     "at|in|on|for|with|by|from|of|to|and|but|or|is|was|are|has|begins?|began|starts?|started|ends?|ended|here|there"
-    "|now|again|since|until|near|who|which|that|this|these|every|so|because|while|when|where"
+    "|now|again|since|until|near|who|which|that|this|these|every|so|because|while|when|where|between|among|besides"
 )
 _WORK = rf"(?P<value>\w+(?: (?!(?:{_NO_WORK})\b)\w+)?)"
 # What a favourite does or is like, instead of what it is: "is playing in May", "is closed", "is in Rome".
@@ -119,7 +119,7 @@ _SHARED = words(
 _ALSO = re.compile(r"\b(?:too|also|as well|either|another|both)\b", re.IGNORECASE)
 # What holds on some days or for some purpose stands beside what holds in general: "at 10 on Sundays", "30 for heating".
 _FOR_SOME = re.compile(r"[^,;.]{0,20}\b(?:on \w{3,6}days|for (?!now\b|good\b|sure\b|real\b)[a-z])")
-_NO_WORKER = words("team pair group couple crew family unit whole rule result treat favour favor hobby")
+_NO_WORKER = words("team pair group couple crew family unit whole rule result treat favour favor hobby bridge")
 _NO_VALUE = STOP_WORDS.union(words("everyone nobody somebody someone everybody"))
 _TIME = re.compile(
     r"\d{1,2}(?::\d\d)?(?: ?[ap]\.?m)?$|\d{1,4}(?:st|nd|rd|th)\b"
@@ -164,13 +164,17 @@ _NO_PLACE = frozenset(
         "grade", "year", "marketing", "sales", "engineering", "finance", "hr", "legal", "design", "product", "support",
         "operations", "accounting", "it", "research", "development", "security", "linux", "windows", "macos", "mac",
         "android", "ios", "gmail", "outlook", "python", "github", "gitlab", "slack", "teams", "zoom", "chrome",
-        "firefox", "ubuntu", "fedora", "debian", "notion", "excel", "java", "rust", "iphone",
+        "firefox", "ubuntu", "fedora", "debian", "notion", "excel", "java", "rust", "iphone", "obsidian", "evernote",
+        "figma", "spotify", "netflix", "trello", "jira", "discord", "telegram", "whatsapp", "premium", "row", "seat",
+        "gate", "platform", "table", "stage", "chapter", "part", "birkenstocks",
     )
 )  # fmt: skip
+_NO_PLACE_AFTER = frozenset(["time", "plus", "pro", "premium"])
 # What one moves to without living there: "to Figma for my drawings", "to Verizon, since my plan was too expensive".
 _NO_MOVE = re.compile(
     r"\bfor (?:my|our|the|all) (?:\w+ )?(?:drawings?|designs?|sketch\w*|mails?|e-?mails?|notes?|photos?|writing|music"
     r"|backups?|calendar|hosting|blog|site|website|spreadsheets?|documents?|files|code|invoices)\b"
+    r"|,? (?:since )?(?:it|which) (?:keeps|syncs|stores|exports|costs|is (?:cheaper|faster|free|open))\b"
     r"|\bbecause (?:my|our|the) (?:old |last |other )?(?:plan|provider|carrier|contract|subscription|app)\b",
     re.IGNORECASE,
 )
@@ -262,7 +266,8 @@ def stated_slot(sentence: str, speaker: str) -> Slot | None:
             is_denied = _DENIED.search(_last(_CLAUSE, before)) or _DENIED.search(value)
             if is_denied or _is_reported(before, sentence[match.end() :]):
                 continue
-            if name == "home" and (value.split()[0] in _NO_PLACE or _IMAGINED.search(before)):
+            is_no_place = value.split()[0] in _NO_PLACE or value.split()[-1] in _NO_PLACE_AFTER
+            if name == "home" and (is_no_place or _IMAGINED.search(before)):
                 continue
             if groups.get("moved") and _NO_MOVE.search(sentence, match.end()):
                 continue

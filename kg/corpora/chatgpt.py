@@ -7,6 +7,7 @@ to tools, hidden messages and messages without text are skipped.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from locigraph.kg.corpora.corpus import Corpus, CorpusFormat
@@ -19,6 +20,12 @@ from locigraph.kg.corpora.parsing import (
     corpus_of,
     decode,
     listed_records,
+)
+
+# The app shows these as links: sources, pictures, and things by their names.
+_MARK = re.compile(
+    '\ue200entity\ue202\\["[^"\ue201]*", ?"(?P<name>[^"\ue201]*)"[^\ue201]*\ue201'
+    "|\ue200[^\ue200\ue201]*\ue201|【[^【】\n]{0,80}†[^【】\n]{0,80}】"
 )
 
 
@@ -72,7 +79,12 @@ def _text(message: Record) -> str:
         part.get("text") if isinstance(part, dict) else part
         for part in message.record("content").items("parts", required=False)
     )
-    return "\n".join(part for part in parts if isinstance(part, str))
+    return _without_marks("\n".join(part for part in parts if isinstance(part, str)))
+
+
+def _without_marks(text: str) -> str:
+    """The text without the marks of its sources, and with the names in place of what the app shows as links."""
+    return _MARK.sub(lambda found: found["name"] or "", text)
 
 
 def _branch(conversation: Record) -> list[Record]:

@@ -90,7 +90,8 @@ def _text(message: Record) -> str:
     joined = "\n".join(text for text in texts if isinstance(text, str))
     if joined.strip():
         return message.storable("content", joined)
-    return message.text("text") if message.data.get("text") else ""
+    # Beside other content, "text" is a note of the app that it cannot be shown.
+    return message.text("text") if message.data.get("text") and not parts else ""
 
 
 FORMAT = CorpusFormat("claude", read, keys=frozenset(["chat_messages"]), is_export=True)

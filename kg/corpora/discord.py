@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from locigraph.kg.corpora.corpus import Corpus, CorpusFormat
-from locigraph.kg.corpora.parsing import Record, Skipped, Utterance, corpus_of, decode, members, parse_json
+from locigraph.kg.corpora.parsing import (
+    Record,
+    Skipped,
+    Utterance,
+    corpus_of,
+    decode,
+    forwarded,
+    members,
+    parse_json,
+)
 
 # Types of messages that somebody writes; the others are notices, such as of a new member. The exporter has no names for
 # answers to commands and for the first message of a thread.
@@ -36,7 +45,7 @@ def _utterances(chat: Record, skipped: Skipped) -> Iterator[Utterance]:
             if message.data.get("type", "Default") not in _SAID:
                 skipped.count("notices")
                 continue
-            text = message.text("content") if message.data.get("content") else _embedded(message)
+            text = _text(message)
             if not text.strip():
                 skipped.count("messages without text")
                 continue
@@ -45,6 +54,15 @@ def _utterances(chat: Record, skipped: Skipped) -> Iterator[Utterance]:
                 raise message.error("timestamp", None, "an ISO 8601 date-time")
             speaker = author.optional_string("nickname") or author.string("name")
             yield Utterance(message.string("id"), time.date().isoformat(), speaker, text, time)
+
+
+def _text(message: Record) -> str:
+    if message.data.get("content"):
+        return message.text("content")
+    if isinstance(message.data.get("forwardedMessage"), dict):
+        text = _text(message.record("forwardedMessage"))
+        return forwarded(text, None) if text.strip() else ""
+    return _embedded(message)
 
 
 def _embedded(message: Record) -> str:

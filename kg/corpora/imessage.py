@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
@@ -19,7 +20,8 @@ from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import SpaceId
 
 _TIME = re.compile(r"([A-Z][a-z]{2} \d{2}, \d{4}) {1,2}(\d{1,2}:\d{2}:\d{2} [AP]M)( \([^()]{1,100}\))?(.*)")
-_REACTIONS = "Tapbacks:"
+_REACTIONS = ("Tapbacks:", "Reactions:")  # the latter in older exports
+_ATTACHMENT = re.compile(r"(?:~?/.{0,300}/)?[Aa]ttachments/.{1,300}\.\w{1,5}")
 _REPLY = "This message responded to an earlier message."
 
 
@@ -90,7 +92,8 @@ def _said(path: str, number: int, lines: list[str], skipped: Skipped, names: Con
         skipped.count("notices")
         return
     speaker, *rest = [line.strip() for line in lines[1:] if line.strip() != _REPLY] or [""]
-    text = "\n".join(rest[: rest.index(_REACTIONS)] if _REACTIONS in rest else rest).strip()
+    written = takewhile(lambda line: line not in _REACTIONS, rest)
+    text = "\n".join(line for line in written if not _ATTACHMENT.fullmatch(line)).strip()
     if not speaker or not text:
         skipped.count("messages without text")
         return

@@ -38,7 +38,9 @@ _WROTE = re.compile(
 _ESCAPED = re.compile(r"^>(>{0,9}From )", re.MULTILINE)  # as mailboxes write lines that begin with "From "
 _FORWARDED = re.compile(
     r"^-{2,20} ?(?:Original Message|Forwarded message|Ursprüngliche Nachricht|Message d'origine|Mensaje original)"
-    r" ?-{2,20}$.*\Z|^From: [^\n]{1,200}\n(?:Sent|Date): .*\Z",
+    r" ?-{2,20}$.*\Z"
+    r"|^\*?(?:From|Von|De|Da|Van) ?:\*? [^\n]{1,200}\n\*?(?:Sent|Date|Gesendet|Datum|Envoyé|Enviado|Inviato|Verzonden)"
+    r" ?:\*? .*\Z",
     re.MULTILINE | re.DOTALL,
 )
 _QUOTED = re.compile(r"^>[^\n]*(?:\n|\Z)", re.MULTILINE)

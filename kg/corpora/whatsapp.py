@@ -61,11 +61,20 @@ _OMITTED = frozenset(
     )
 )  # fmt: skip
 # Names of attached files begin with eight digits on iOS.
+_ATTACHED = (
+    r"\S{1,120} \((?:file attached|Datei angehängt|archivo adjunto|fichier joint|file allegato|arquivo anexado"
+    r"|ficheiro anexado|bestand bijgevoegd)\)"
+)
 _MEDIA = re.compile(
-    r"<[^<>\d]{1,20}\d{8}-[^<>]{1,255}>"
-    r"|(?:image|video|audio|sticker|GIF|document|contact card) omitted|null"
-    r"|\S{1,120} \((?:file attached|Datei angehängt|archivo adjunto|fichier joint|file allegato|arquivo anexado"
-    r"|ficheiro anexado|bestand bijgevoegd)\)",
+    r"<[^<>\d]{1,20}\d{8}-[^<>]{1,255}>|<View once [^<>]{1,40}>"
+    rf"|(?:image|video|audio|sticker|GIF|document|contact card) omitted|null|{_ATTACHED}",
+    re.IGNORECASE,
+)
+# Beside a caption: a file's name on Android, what iOS writes after it.
+_BESIDE_CAPTION = re.compile(
+    rf"\A{_ATTACHED}\n"
+    rf"|(?:[^\n•]{{1,255}} • )?(?:{_MARK}\d{{1,6}} \w{{1,12}} )?{_MARK}(?:<[^<>\n]{{1,300}}>"
+    r"|[^\n<>]{1,30} (?:omitted|weggelassen|omitid[oa]|absente?|omess[oa]|ocultad[oa]|weggelaten))\Z",
     re.IGNORECASE,
 )
 _DELETED = (
@@ -73,13 +82,22 @@ _DELETED = (
     "Du hast diese Nachricht gelöscht", "Se eliminó este mensaje", "Eliminaste este mensaje",
     "Ce message a été supprimé", "Vous avez supprimé ce message", "Questo messaggio è stato eliminato",
     "Hai eliminato questo messaggio", "Esta mensagem foi apagada", "Mensagem apagada", "Dit bericht is verwijderd",
+    "Ta wiadomość została usunięta", "Wiadomość została usunięta", "Сообщение удалено", "Данное сообщение удалено",
+    "Вы удалили данное сообщение", "Bu mesaj silindi",
 )  # fmt: skip
 _EDITED = re.compile(
     r"<(?:This message was edited|Diese Nachricht wurde bearbeitet\.?|Se editó este mensaje\.?"
     r"|Ce message a été modifié|Questo messaggio è stato modificato|Mensagem editada|Dit bericht is bewerkt)>\Z"
 )
+# iOS marks them, after the name of the group that may hold ": "; on Android only their words tell.
+_OF_APP = re.compile(
+    rf"(?:[^\n:]{{1,60}}: )?{_MARK}(?!<)"
+    r"|(?:Waiting for this message|live location shared|Missed (?:group )?(?:voice|video) call)"
+    r"(?:\. This may take a while)?\.?\Z"
+)
 _DAY = timedelta(days=1)
-_QUOTATION_MARKS = frozenset('"“”„«»')
+# Not within a word or after a number, where it is part of a name: ד"ר, 6'2".
+_QUOTATION_MARK = re.compile(r'(?<!\w)"|(?<!\d)"(?!\w)|[“”„«»]')
 _KOREAN = (0, 1, 2)  # year, month and day in their places
 _FIRST_YEAR = 2009  # of WhatsApp
 _THAI = 543  # the year 543 before Christ is the first of the Thai calendar
@@ -101,7 +119,7 @@ class _Message:
         """Speaker and words, with marks of direction; None if nobody is named, as in a notice of the app."""
         speaker, colon, first = self.lines[0].partition(": ")
         # A notice may quote a name or subject that contains ": ", so that its quotation is still open there.
-        is_open = sum(mark in _QUOTATION_MARKS for mark in speaker) % 2
+        is_open = len(_QUOTATION_MARK.findall(speaker)) % 2
         return None if not colon or is_open else (speaker, "\n".join([first, *self.lines[1:]]).strip())
 
 
@@ -130,7 +148,7 @@ def read(path: str) -> Corpus:
             skipped.count(kind)
             continue
         speaker = said[0].translate(_INVISIBLE).strip().removeprefix("~").strip()  # "~ Ana" is in no address book
-        text = _EDITED.sub("", said[1].translate(_INVISIBLE)).rstrip()
+        text = _written(said[1])
         utterances.append(Utterance(names.name(time, speaker, text), time.date().isoformat(), speaker, text, time))
     # signal-export gives every chat the same file name, in a folder with the name of the chat.
     space = SpaceId(Path(path).resolve().parent.name if Path(path).name == "chat.md" else Path(path).stem)
@@ -140,15 +158,19 @@ def read(path: str) -> Corpus:
     return Corpus((Conversation(space, number_turns(space, utterances)),), notes=tuple(notes))
 
 
+def _written(words: str) -> str:
+    """What somebody has written, without what the app says of an edit or of media beside it."""
+    return _EDITED.sub("", _BESIDE_CAPTION.sub("", words).translate(_INVISIBLE)).strip()
+
+
 def _not_said(words: str) -> str:
     """What a message is instead of somebody's words, as it is counted; empty if it is that."""
-    text = _EDITED.sub("", words.translate(_INVISIBLE)).strip()
+    text = _written(words)
     if text.removesuffix(".") in _DELETED:
         return "deleted messages"
     if not text or _MEDIA.fullmatch(text) or text.strip("<>").casefold() in _OMITTED:
         return "media and empty messages"
-    is_of_app = words.startswith(_MARK) and not words.startswith(f"{_MARK}<")
-    return "notices of the app" if is_of_app else ""
+    return "notices of the app" if _OF_APP.match(words) else ""
 
 
 def _messages(path: str, skipped: Skipped) -> Iterator[_Message]:

@@ -34,7 +34,11 @@ _MONTH = rf"({'|'.join(MONTHS)})"
 _SHORT_MONTH = rf"({'|'.join([*MONTHS, 'sept', *(month[:3] for month in MONTHS)])})\.?"
 _WEEKDAY = rf"({'|'.join(WEEKDAYS)})"
 # Short forms, of which some are words of their own, so that they count only after "last", "next" and the like.
-_SHORT_WEEKDAY = rf"({'|'.join(WEEKDAYS)}|mon|tues?|wed|thu(?:rs?)?|fri|sat|sun)\b\.?"
+_AFTER_A_WEEKDAY = (
+    r" ?[^\w ]| ?$| (?:at|around|about|i|we|he|she|they|you|when|because|but|so|if|morning|afternoon|evening|night|\d)"
+    r"| (?:and|or) (?:mon|tue|wed|thu|fri|sat|sun)"
+)
+_SHORT_WEEKDAY = rf"({'|'.join(WEEKDAYS)}|tues?|thu(?:rs?)?|fri|(?:mon|wed|sat|sun)(?={_AFTER_A_WEEKDAY}))\b\.?"
 # Words before a weekday that make it no particular day ("every Monday", "by Monday"), or are part of other rules.
 _NO_DAY_AFTER = "".join(
     rf"(?<!\b{word} )"
@@ -56,7 +60,15 @@ _BEFORE_A_DAY = re.compile(
     r"|our|my|born|due|starting|ending) )$"
 )
 _COUNTED = re.compile(r" (?:times|things|people|beers?|miles|kids|days|weeks|hours|minutes)\b")
-_MAY = re.compile(r" (?:be|not|have|also|still|well|never|come|need|want|go|take|get|seem|enter|leave|stay|join)\b")
+_MAY = re.compile(
+    r" (?:be|not|have|also|still|well|never|come|need|want|go|take|get|seem|enter|leave|stay|join|help|cost|cause|make"
+    r"|annoy|hurt|work|happen|look|sound|feel|lead|mean|even|actually|only|just)\b"
+)
+# Months that are people too: "made by April".
+_MADE_BY = re.compile(
+    r"\b(?:made|written|told|given|sent|drawn|built|sung|taken|painted|baked|cooked|sat|stood|stopped|chosen|led"
+    r"|recommended|suggested|designed|knitted) by (?:april|may|june|august)$"
+)
 _VERB_AND_NUMBER = re.compile(rf"(?:{_AND}\d+)? (?!(?:{_AFTER_A_DAY})\b)\w")
 _BELOW_TEN = "one|two|three|four|five|six|seven|eight|nine"
 #: Pattern of a small number in digits or words; ``number_in`` reads it.
@@ -70,11 +82,27 @@ ALONE = r"(?<![\w-])(?<!\d[.,])(?<!half )(?<!hundred )(?<!hundred and )"
 _NUMERAL = r"(\d{1,2})(?:st|nd|rd|th)?"
 # A date after a weekday says which one is meant: "on Monday, 4 November", "on Friday the 4th".
 _NO_DATE = (
-    r"\b(?!,? (?:the )?(?:\d{1,2}(?:st|nd|rd|th)\b|\d{4}-\d"
+    r"\b(?! (?:mornings|afternoons|evenings|nights)\b)"  # nor a habit
+    r"(?!,? (?:the )?(?:\d{1,2}(?:st|nd|rd|th)\b|\d{4}-\d"
     rf"|\d{{1,2}}(?: of)? {_SHORT_MONTH}(?!\w)|{_SHORT_MONTH} \d))"
 )
 # Not a date of another year: "7 May 2019", "7 May '19".
 _NO_YEAR = r"(?!,? (?:\d{4}|['’]\d\d))"
+_PART_OF_YEAR = (
+    "(?:"
+    + "|".join(
+        rf"(?<=\b{part} )"
+        for part in (
+            "spring", "summer", "autumn", "fall", "winter", "start", "beginning", "middle", "end", "rest", "half",
+            "most", "part", "class", "season", "year", "quarter", "christmas", "easter", "crisis", "flood", "war",
+        )
+    )
+    + ")"
+)  # fmt: skip
+_MEASURED = (
+    r"(?:euros?|dollars?|pounds?|francs|yen|people|words|pages|steps|calories|kcal|feet|miles|metres|meters|kilometres"
+    r"|kilometers|km|m|kg|kilos|watts|tons|tonnes|hours|seats|copies|pieces|books|members|visitors|guests|students)\b"
+)
 _UNIT = "(?:day|week|weekend|month|year)"
 
 # How far back the words before an expression are read; the limit keeps the time linear in the text.
@@ -222,7 +250,10 @@ def time_rules() -> tuple[Rule, ...]:
             lambda m, _: _week_of_month(_month(int(m[3]), _month_number(m[2])), _ORDINAL_WEEKS[m[1]]),
         ),
         (rf"\b{_SHORT_MONTH},? (?:of )?{year}\b", lambda m, _: _month(int(m[2]), _month_number(m[1]))),
-        (rf"\b(?:in|since|during|of) {year}\b", lambda m, _: _year(int(m[1]))),
+        (rf"\b(?:in|since|during) {year}\b", lambda m, _: _year(int(m[1]))),
+        # "a deposit of 2000 euros" is no year; a round number is one only of a time.
+        (rf"\b{_PART_OF_YEAR}of {year}\b", lambda m, _: _year(int(m[1]))),
+        (rf"\bof (?!..[05]0){year}\b(?! {_MEASURED})", lambda m, _: _year(int(m[1]))),
     ]
     relative: list[tuple[str, Reader]] = [
         (r"\b(today|this morning|this afternoon|this evening|tonight|just now|earlier today)\b", lambda m, d: (d, d)),
@@ -320,7 +351,7 @@ def time_rules() -> tuple[Rule, ...]:
         ),
         (
             rf"\b(?:in|during|since|by|early|late) {_MONTH}\b(?!,? (?:\d|of \d))",
-            lambda m, d: _nearest_month(d, m[1], 0, _side(m)),
+            lambda m, d: None if _is_no_month(m) else _nearest_month(d, m[1], 0, _side(m)),
         ),
     ]
     rules = [(re.compile(p), read, False) for p, read in absolute]
@@ -383,6 +414,13 @@ def _is_verb(match: re.Match[str], month: str) -> bool:
         return False
     before = text[max(0, match.start() - _NEARBY) : match.start()]
     return _BEFORE_A_DAY.search(before) is None and _VERB_AND_NUMBER.match(text, match.end()) is not None
+
+
+def _is_no_month(match: re.Match[str]) -> bool:
+    """Whether a month after a preposition is a verb or a person: "coming in may annoy him", "made by April"."""
+    text = match.string
+    before = text[max(0, match.start() - _NEARBY) : match.end()]
+    return bool((match[1] == "may" and _MAY.match(text, match.end())) or _MADE_BY.search(before))
 
 
 def _month_number(name: str) -> int:
@@ -530,10 +568,14 @@ _DAY = r"(?:the )?\d{1,2}(?:st|nd|rd|th)?"
 _OR = r"(?:, ?| ?[-–&/] ?| (?:and|or|to|until|till|through) )"
 _DAYS_BEFORE = re.compile(rf"(?<![\w:.,-])(?:{_DAY}{_OR}){{0,4}}{_DAY}(?: of)?,? $")
 _DAYS_AFTER = re.compile(rf",? {_DAY}(?![\w:]|[.,]\d| ?[ap]\.?m)(?:{_OR}{_DAY}(?![\w:]|[.,]\d| ?[ap]\.?m)){{0,4}}")
-# "may" is read as a month only next to a preposition or a number.
-_MAY_AS_MONTH = re.compile(
-    r"\b(?:in|of|on|since|during|by|early|late|mid|last|next|this|\d{1,2}(?:st|nd|rd|th)?) may\b|\bmay,? \d"
+# Verbs and first names are read as months only beside a number or words that go with months.
+_UNLIKELY = frozenset(["march", "april", "may", "june", "august"])
+_BEFORE_A_MONTH = re.compile(
+    r"(?:\b(?:in|of|on|since|until|till|before|after|between|during|by|early|late|mid|last|next|this|the)"
+    rf"|\d(?:st|nd|rd|th)?|{_MONTH} (?:and|or|to|until|till|through)|[-–])[ ,]*$"
 )
+_AFTER_A_MONTH = re.compile(rf"(?: ?[-–] ?| (?:and|or|to|until|till|through) |,? )(?:{_MONTH}|\d)")
+_VERB_MAY = re.compile(r" (?:i|we|he|she|it|they|you)\b")
 
 
 _FULL_NAMES = {month[:3]: month for month in MONTHS} | {"sept": "september"}
@@ -565,6 +607,15 @@ def _days_beside(text: str, month: re.Match[str]) -> list[int]:
     return [day for day in map(int, re.findall(r"\d+", beside)) if 1 <= day <= 31]
 
 
+def _is_month(match: re.Match[str]) -> bool:
+    """Whether what may be a verb or somebody's name is a month: "in June", but not "What did June say?"."""
+    text = match.string
+    if match[1] == "may" and (_MAY.match(text, match.end()) or _VERB_MAY.match(text, match.end())):
+        return False
+    before = text[max(0, match.start() - _NEARBY) : match.start()]
+    return bool(_BEFORE_A_MONTH.search(before) or _AFTER_A_MONTH.match(text, match.end()))
+
+
 def calendar_parts(text: str, asked_on: date | None = None) -> list[CalendarPart]:
     """Months, days and years that a question names, for matching against dated memories.
 
@@ -577,12 +628,11 @@ def calendar_parts(text: str, asked_on: date | None = None) -> list[CalendarPart
         The dates in order, without duplicates. "in May" gives only the month; "7 May 2023" gives all three parts.
     """
     lowered = _spelled_out(with_english_times(text))
-    is_may_named = _MAY_AS_MONTH.search(lowered) is not None
     years = [(year.start(), int(year[1])) for year in _YEAR_WORD.finditer(lowered)]
     without_years = _YEAR_WORD.sub(lambda year: " " * len(year[0]), lowered)  # a slice may cut a year in two
     parts: dict[CalendarPart, None] = {}
     for match in _MONTH_WORD.finditer(lowered):
-        if match[1] == "may" and not is_may_named:
+        if match[1] in _UNLIKELY and not _is_month(match):
             continue
         month = _month_number(match[1])
         days = _days_beside(without_years, match)

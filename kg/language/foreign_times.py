@@ -18,6 +18,7 @@ from locigraph.kg.language.languages import LANGUAGES, Language, language_of
 from locigraph.kg.registry import Table
 
 _UNITS = ("day", "week", "weekend", "month", "year")
+_DIGITS = "一二三四五六七八九"  # one to nine in Chinese and Japanese
 _SENTENCE_END = re.compile(r"[.!?;。！？\n](?!\d)")
 _NEARBY = 200  # characters of a sentence before and after a weekday that tell its tense
 _LATIN = "\u0250"  # the first character after the Latin letters
@@ -58,19 +59,23 @@ class TimeWords:
     @cached_property
     def rules(self) -> Sequence[tuple[re.Pattern[str], str]]:
         """The compiled forms, each with its English."""
+        is_spaced = LANGUAGES[self.name].is_spaced
+        # Without spaces the end of a longer number would be taken for a small one.
+        alone = "" if is_spaced else rf"(?<![\d{_DIGITS}十百千万])"
+        tens = "" if is_spaced else rf"|[{_DIGITS}]?十[{_DIGITS}]?"
         alternatives = {
             "month": "|".join(self.months),
             "weekday": "|".join(self.weekdays),
             "unit": "|".join(self.units),
-            "count": rf"\d{{1,2}}|{'|'.join(self.counts)}",
+            "count": rf"{alone}(?:\d{{1,2}}{tens}|{'|'.join(self.counts)})",
             "day": r"\d{1,2}",
-            "number": r"\d{1,2}",
-            "year": r"(?:19|20)\d\d",
+            "number": rf"{alone}\d{{1,2}}",
+            "year": rf"{alone}(?:19|20)\d\d",
         }
         alternatives["when"] = "|".join((alternatives["weekday"], alternatives["unit"], alternatives["month"]))
         groups = {name: f"(?P<{name}>{pattern})" for name, pattern in alternatives.items()}
         ends = "|".join(form for form, _ in self.before) or "(?!)"
-        begin, end = (rf"(?<!\w)(?P<before>(?:{ends}) )?", r"(?!\w)") if LANGUAGES[self.name].is_spaced else ("", "")
+        begin, end = (rf"(?<!\w)(?P<before>(?:{ends}) )?", r"(?!\w)") if is_spaced else ("", "")
         forms = [*self.forms, *([] if self.on is None else [(self.on, "on {weekday}")])]
         rules = [(re.compile(f"{begin}(?:{_filled(form, groups)}){end}"), english) for form, english in forms]
         if self.before:  # a month alone is often a name or a verb
@@ -120,6 +125,9 @@ class TimeWords:
         }
         if name == "number":
             return MONTHS[int(said) - 1] if 1 <= int(said) <= 12 else said
+        if name == "count" and "十" in said:
+            tens, ones = (_DIGITS.index(digit) + 1 if digit else 0 for digit in said.partition("十")[::2])
+            return str(10 * (tens or 1) + ones)
         for kind in ("weekday", "unit", "month") if name == "when" else (name,) if name in tables else ():
             for pattern, english in zip(*tables[kind], strict=True):
                 if re.fullmatch(pattern, said):
@@ -172,6 +180,7 @@ TIME_WORDS = Table(
                 (r"(?:am |im |in der |den |das |die )?(?:letzte|vorige|vergangene)[nrms]? {when}", "last {when}"),
                 (r"(?:am |im |in der |den |das |die )?(?:nachste|kommende)[nrms]? {when}", "next {when}"),
                 (r"(?:an |in )?diese[nrms]? {unit}", "this {unit}"),
+                (r"heute vor {count} {unit}", "{count} {unit}s ago today"),
                 (r"vor {count} {unit}", "{count} {unit}s ago"),
                 (r"in {count} {unit}", "in {count} {unit}s"),
                 (r"(?:am |den |der |dem |vom )?{day}\. ?{number}\. ?{year}", "{day} {number} {year}"),
@@ -439,10 +448,12 @@ TIME_WORDS = Table(
                 (r"次の{weekday}", "next {weekday}"),
                 (r"{count}{unit}前", "{count} {unit}s ago"),
                 (r"{count}{unit}後", "in {count} {unit}s"),
+                (r"(?:去年|昨年)の?{number}月{day}日", "{day} {number} last year"),
+                (r"来年の?{number}月{day}日", "{day} {number} next year"),
                 (r"{year}年{number}月{day}日", "{day} {number} {year}"),
-                (r"(?<!\d){number}月{day}日", "{day} {number}"),
+                (r"{number}月{day}日", "{day} {number}"),
                 (r"{year}年{number}月", "in {number} {year}"),
-                (r"(?<!\d){number}月(?!曜)", "in {number}"),
+                (r"{number}月(?!曜)", "in {number}"),
                 (r"{year}年", "in {year}"),
             ],
         ),
@@ -453,27 +464,29 @@ TIME_WORDS = Table(
             units=("天|日", "周|週|[个個]?星期|[个個]?礼拜", "周末|週末", "[个個]?月", "年"),
             counts=("一", "[二两兩]", *"三四五六七八九十", "十一", "十二", "几|幾"),
             forms=[
-                (r"前天", "the day before yesterday"),
+                (r"(?<!大)前天", "the day before yesterday"),
                 (r"昨天|昨晚", "yesterday"),
                 (r"今天|今早|今晚", "today"),
-                (r"[后後]天", "the day after tomorrow"),
+                (r"(?<!大)[后後]天", "the day after tomorrow"),
                 (r"明天|明早|明晚", "tomorrow"),
-                (r"上[个個]?{weekday}", "{weekday} of last week"),
-                (r"下[个個]?{weekday}", "{weekday} of next week"),
-                (r"上[个個]?(?:周|週|星期|礼拜|禮拜)末", "last weekend"),
-                (r"上[个個]?(?:周|週|星期|礼拜|禮拜)", "last week"),
-                (r"下[个個]?(?:周|週|星期|礼拜|禮拜)", "next week"),
-                (r"上[个個]?月", "last month"),
-                (r"下[个個]?月", "next month"),
+                (r"(?<!上)上[个個]?{weekday}", "{weekday} of last week"),
+                (r"(?<!下)下[个個]?{weekday}", "{weekday} of next week"),
+                (r"(?<!上)上[个個]?(?:周|週|星期|礼拜|禮拜)末", "last weekend"),
+                (r"(?<!上)上[个個]?(?:周|週|星期|礼拜|禮拜)", "last week"),
+                (r"(?<!下)下[个個]?(?:周|週|星期|礼拜|禮拜)", "next week"),
+                (r"(?<!上)上[个個]?月", "last month"),
+                (r"(?<!下)下[个個]?月", "next month"),
                 (r"去年", "last year"),
                 (r"今年", "this year"),
                 (r"明年", "next year"),
                 (r"{count}{unit}前", "{count} {unit}s ago"),
                 (r"{count}{unit}[后後]", "in {count} {unit}s"),
+                (r"去年{number}月{day}[日号號]", "{day} {number} last year"),
+                (r"明年{number}月{day}[日号號]", "{day} {number} next year"),
                 (r"{year}年{number}月{day}[日号號]", "{day} {number} {year}"),
-                (r"(?<!\d){number}月{day}[日号號]", "{day} {number}"),
+                (r"{number}月{day}[日号號]", "{day} {number}"),
                 (r"{year}年{number}月", "in {number} {year}"),
-                (r"(?<!\d){number}月", "in {number}"),
+                (r"{number}月", "in {number}"),
                 (r"{year}年", "in {year}"),
             ],
         ),
