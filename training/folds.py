@@ -209,8 +209,8 @@ def refuse_trained_on(trained: Trained, questions: Sequence[Question], *, option
     for question in questions:
         if question.space in trained.spaces:
             raise LeakError(
-                f"{option} {trained.version} was trained or validated on space {question.space!r}; leave the option "
-                "out, or test on other conversations"
+                f"{option} {trained.version} was trained or validated on space {question.space!r}; test on "
+                "other conversations, or leave the option out"
             )
 
 

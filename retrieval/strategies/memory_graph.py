@@ -148,7 +148,7 @@ class MemoryGraph:
         Args:
             rows: Rows to compare with each other.
             at_least: Smallest cosine of a pair.
-            most: Number of pairs of each row, those of the greatest cosine; None for all.
+            most: Number of pairs of each row, those of the greatest cosine, and of equal ones the first; None for all.
         """
         vectors = self.snapshot.embeddings[rows]
         blocks: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]] = []
@@ -157,7 +157,12 @@ class MemoryGraph:
             cosine[np.arange(len(cosine)), np.arange(start, start + len(cosine))] = -np.inf
             kept = cosine >= at_least
             if most is not None and most < len(rows):
-                kept &= cosine >= -np.partition(-cosine, most - 1, axis=1)[:, most - 1 : most]
+                close = np.round(cosine, _DIGITS)
+                kept &= close >= -np.partition(-close, most - 1, axis=1)[:, most - 1 : most]
+                for row in np.flatnonzero(kept.sum(axis=1) > most):
+                    alike = np.flatnonzero(kept[row])
+                    order = np.lexsort((self.place[rows[alike]], -close[row, alike]))
+                    kept[row, alike[order[most:]]] = False
             left, right = np.nonzero(kept)
             blocks.append((rows[start + left], rows[right], cosine[left, right]))
         empty = np.empty(0, dtype=np.int64)

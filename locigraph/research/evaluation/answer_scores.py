@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -69,11 +70,15 @@ def summarise_answers(
 ) -> dict[str, Any]:
     """By strategy: means of ``scores_of`` (``overall``, ``by_category``), number of ``answers``, and ``unanswerable``.
 
-    ``unanswerable`` is the share of the questions without an answer that the model left unanswered; None without any.
+    All strategies have the same questions: those that each has answered. ``unanswerable`` is the share of the questions
+    without an answer that the model left unanswered; None without any.
     """
     summaries: dict[str, Any] = {}
-    for strategy in dict.fromkeys(record.strategy for record in records):
-        own = [record for record in records if record.strategy == strategy]
+    strategies = list(dict.fromkeys(record.strategy for record in records))
+    answered = Counter((record.question_id, record.reference is None) for record in records)
+    paired = [r for r in records if answered[r.question_id, r.reference is None] == len(strategies)]
+    for strategy in strategies:
+        own = [record for record in paired if record.strategy == strategy]
         scored = [
             (record.category, scores_of(record, listing, explained)) for record in own if record.reference is not None
         ]

@@ -10,7 +10,7 @@ from pathlib import Path
 from locigraph.kg.counts import counted
 from locigraph.kg.files import replace_file
 from locigraph.research.errors import EvaluationError
-from locigraph.research.evaluation.outcomes import StrategyRun
+from locigraph.research.evaluation.outcomes import StrategyRun, by_strategy
 
 
 def write_contexts(path: Path, runs: Sequence[StrategyRun]) -> None:
@@ -22,9 +22,8 @@ def write_contexts(path: Path, runs: Sequence[StrategyRun]) -> None:
     """
     place: dict[str, int] = {}
     entries = []
-    first = {run.name: run for run in reversed(runs)}
-    for name in dict.fromkeys(run.name for run in runs):
-        for question_id, contexts in first[name].contexts.items():
+    for name, same in by_strategy(runs).items():
+        for question_id, contexts in same[0].contexts.items():
             numbers = {
                 str(tokens): [place.setdefault(line, len(place)) for line in context.lines]
                 for tokens, context in contexts.items()

@@ -74,7 +74,8 @@ def recall_curve_figure(strategies: Mapping[str, StrategySummary], foreground: C
         foreground: Names of the strategies that are drawn in front of the others.
     """
     with mpl.rc_context(_style("recall")):
-        figure = Figure(figsize=(8.4, 4.6), layout="constrained")
+        height = max(4.6, 1.3 + 0.19 * len(strategies))  # room for the names at the ends of the lines
+        figure = Figure(figsize=(8.4, height), layout="constrained")
         axes = figure.subplots()
         ends = []
         for index, (name, summary) in enumerate(strategies.items()):
@@ -103,7 +104,7 @@ def recall_curve_figure(strategies: Mapping[str, StrategySummary], foreground: C
         axes.grid(True, axis="y")
         axes.set_xlabel("turns returned (k)")
         axes.set_title("Evidence recall@k; bands: 95% over conversations")
-        _label_ends(axes, ends)
+        _label_ends(axes, ends, gap=0.05 * 4.6 / height)
         return _svg(figure, "Evidence recall against the number of returned turns, by strategy")
 
 
@@ -266,9 +267,8 @@ def _row_axes(figure: Figure, labels: Sequence[str]) -> Axes:
     return axes
 
 
-def _label_ends(axes: Axes, ends: Sequence[tuple[Sequence[float], str, str, bool]]) -> None:
-    """Write each name at the end of its line, pushed apart where the lines end close together."""
-    gap = 0.05
+def _label_ends(axes: Axes, ends: Sequence[tuple[Sequence[float], str, str, bool]], *, gap: float) -> None:
+    """Write each name at the end of its line, at least a gap apart where the lines end close together."""
     # Lines that end at the same height are named in the order that they had before.
     ordered = sorted(ends, key=lambda end: [-value for value in reversed(end[0])])
     heights: list[float] = []

@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 from locigraph.research.evaluation.document import Interactive
-from locigraph.research.evaluation.outcomes import QuestionOutcome, StrategyRun
+from locigraph.research.evaluation.outcomes import QuestionOutcome, StrategyRun, by_strategy
 
 _SCRIPT = files("locigraph.research.evaluation").joinpath("question_browser.js")
 
@@ -31,9 +31,7 @@ def browser_data(
         ``text``, ``space``, ``category`` and ``evidence`` (the last two as positions in the lists above), and
         ``ranks`` by strategy and evidence: from 1, or 0 if not found.
     """
-    first: dict[str, StrategyRun] = {}
-    for run in runs:
-        first.setdefault(run.name, run)
+    first = {name: same[0] for name, same in by_strategy(runs).items()}
     categories = sorted({question.category for question in questions})
     place: dict[tuple[str, str], int] = {}
     shown = []

@@ -80,7 +80,8 @@ class Answering:
     def run(self, folder: Path, *, wrong: int, seed: int) -> dict[str, Any]:
         """Ask, judge, and write answers.jsonl and answers.json; earlier replies are taken from the cassette.
 
-        Questions whose replies are unusable even after a repair are counted as ``failed`` and left out of all means.
+        Questions whose replies are unusable even after a repair are counted as ``failed``. One that fails for one
+        strategy is left out of the means of all.
 
         Args:
             folder: Where to write.
@@ -165,5 +166,5 @@ def answers_table(results: Mapping[str, Any]) -> str:
         )
     if results["failed"]:
         failed = results["failed"]
-        lines.append(f"{counted(failed, 'unusable answer')} {is_or_are(failed)} left out of all means.")
+        lines.append(f"{counted(failed, 'unusable answer')} {is_or_are(failed)} left out, of all strategies.")
     return "\n".join(lines)

@@ -130,6 +130,21 @@ class TransferMatrix:
         """Load the checkpoint of an earlier training."""
         return load_checkpoint(Path(path), text_encoder=opening.text_encoder(self._encoder).model_id)
 
+    def require_unlearnt(
+        self, train: Mapping[str, Sequence[str]], checkpoints: Mapping[str, Checkpoint], tests: Sequence[str]
+    ) -> None:
+        """Raise LeakError, before anything is trained, if the adapter was trained on a graph that will be tested."""
+        rows = [{space for graph in graphs for space in self._spaces(graph)} for graphs in train.values()]
+        rows += [{*checkpoint.spaces} for checkpoint in checkpoints.values()]
+        for tested in tests:
+            graph = self._graph(tested)
+            is_tested = any(not self._spaces(tested) & row for row in rows)
+            if is_tested and graph.encoder.adapter is not None:
+                refuse_trained_on(graph.encoder.adapter, graph.corpus.questions, option="encoder.adapter")
+
+    def _spaces(self, graph: str) -> set[str]:
+        return {str(question.space) for question in self._graph(graph).corpus.questions}
+
     def ask(self, row: str, checkpoint: Checkpoint, tested: str) -> None:
         """Run all questions of a graph and add the cell; does nothing if the checkpoint was trained on all of it.
 
@@ -138,7 +153,7 @@ class TransferMatrix:
         """
         graph = self._graph(tested)
         questions = graph.corpus.questions
-        spaces = {str(q.space) for q in questions}
+        spaces = self._spaces(tested)
         if spaces <= checkpoint.spaces:
             return
         if learnt_from := spaces & checkpoint.spaces:
@@ -148,9 +163,6 @@ class TransferMatrix:
                 f"conversations; name the others as corpus.conversations of that graph: {left}."
             )
             return
-        for made, option in ((checkpoint, row), (graph.encoder.adapter, "encoder.adapter")):
-            if made is not None:
-                refuse_trained_on(made, questions, option=option)
         asker = Asker(questions, graph.encoder, graph.views, packs=self._contexts)
         learnt = [_PROPOSED, *(BASELINES[name] for name in self._baselines)]
         runs = [each.zero_shot(asker, checkpoint, each) for each in learnt if each.zero_shot is not None]

@@ -43,6 +43,8 @@ class ClueGraph(MemoryGraph):
         self.leader = np.arange(snapshot.num_nodes)
         self.leader[self.cluster[leader]] = leader  # the first ID is written last
         self.owned, self.clue = owned, self.leader[self.cluster[clue]]
+        #: Memories that no clue owns.
+        self.unowned = np.setdiff1d(self.memories, owned)
         left, right, cosine = self.similar(self.memories, at_least=similar_cosine)
         source = np.concatenate([self.owned, self.clue, left])
         target = np.concatenate([self.clue, self.owned, right])
@@ -78,10 +80,12 @@ class AssoMemRetriever(GraphRetriever[ClueGraph]):
         topics own facts and events as well as turns. Similar memories are linked. Similar clues are merged but not
         linked; the paper does both. The weight of an ownership edge is the number of the memory's clues that were
         merged into the clue at its end, that of a similarity edge is the cosine.
-        *Candidates* (section 3.2.2): all memories if the best clues own none.
+        *Candidates* (section 3.2.2): memories without a clue, too, which the paper's graph does not have; all memories
+        if the best clues own none.
         *Signals* (section 3.2.3): alignment in time is exp(-gap / 30 days) between spans of time that
-        ``kg.language.dates`` finds, instead of the cosine of TimeLlaMa's embeddings. Each signal is scaled to [0, 1]
-        over the candidates of a question. The mass of memories without edges returns to the start of the walk.
+        ``kg.language.dates`` finds, instead of the cosine of TimeLlaMa's embeddings. The other two signals are scaled
+        to [0, 1] over the candidates of a question. The mass of memories without edges returns to the start of the
+        walk.
         *Learnt weights* (section 3.2.3): question types are MAGMA's three intents, found by rules; the paper uses the
         types of its data. A signal's information about relevance is conditioned on the other two signals, within a
         type; the paper conditions on the type alone. Relevant and irrelevant samples have the same total weight. The
@@ -133,7 +137,7 @@ class AssoMemRetriever(GraphRetriever[ClueGraph]):
         candidates = graph.memories
         if self._clues is not None and len(graph.clues):
             owned = graph.owned_by(graph.best(cosine, graph.clues, self._clues))
-            candidates = owned if len(owned) else candidates
+            candidates = np.union1d(owned, graph.unowned) if len(owned) else candidates
         teleport = np.maximum(np.nan_to_num(only(cosine, graph.memories)), 0.0)
         importance = (
             personalized_page_rank(graph.transition, teleport, damping=self._damping) if teleport.any() else teleport

@@ -61,8 +61,8 @@ class HippoRagRetriever(GraphRetriever[HippoGraph]):
         Facts, events and sub-events of the graph take the place of the paper's triples; one that names more than two
         entities links all pairs of them, and one that names none or one links nothing. The graph's entities take the
         place of the paper's phrases. No language model filters the facts (the paper's recognition memory). Edges of the
-        paper's graph have no direction; here each is stored in both. If no node has a starting weight, turns are ranked
-        by their cosine.
+        paper's graph have no direction; here each is stored in both. Where no fact names an entity, turns
+        are ranked by their cosine.
 
     Source:
         Gutiérrez et al. 2025, "From RAG to Memory" (HippoRAG 2), arXiv:2502.14802, section 3 (online retrieval);
@@ -94,11 +94,11 @@ class HippoRagRetriever(GraphRetriever[HippoGraph]):
     def rank(self, graph: HippoGraph, asked: Asked, *, top_k: int) -> Ranking:
         """See ``GraphRetriever``. Signals: ``cosine``, ``ppr``."""
         cosine = graph.cosine(asked.vector)
-        teleport = self._entity_weights(graph, cosine)
-        teleport[graph.turns] = self._turn_weight * _scaled(cosine[graph.turns])
-        if not teleport.any():  # no fact names an entity, and there is no turn or ``turn_weight`` is 0
+        if not len(graph.facts):
             rows = graph.best(cosine, graph.turns)
             return Ranking(rows, cosine[rows], {"cosine": cosine})
+        teleport = self._entity_weights(graph, cosine)
+        teleport[graph.turns] = self._turn_weight * _scaled(cosine[graph.turns])
         ppr = personalized_page_rank(graph.transition, teleport, damping=self._damping)
         rows = graph.best(ppr, graph.turns)
         return Ranking(rows, ppr[rows], {"cosine": cosine, "ppr": only(ppr, graph.turns)})
@@ -123,8 +123,10 @@ def _scaled(cosines: NDArray[np.float64]) -> NDArray[np.float64]:
 def _joined(fact: NDArray[np.int64], entity: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Pairs of entities that the same fact names, each pair in one direction and once for each fact."""
     pairs: list[tuple[int, int]] = []
-    for each in np.unique(fact):
-        named = np.unique(entity[fact == each]).tolist()
+    order = np.argsort(fact, kind="stable")
+    _, first = np.unique(fact[order], return_index=True)
+    for each in np.split(entity[order], first[1:]):
+        named = np.unique(each).tolist()
         pairs += [(a, b) for i, a in enumerate(named) for b in named[i + 1 :]]
     left, right = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     return left, right

@@ -79,8 +79,9 @@ def transfer(
         seed=seed,
         contexts=contexts,
     ) as matrix:
-        rows = {name: matrix.trained(name, learnt) for name, learnt in sources.items()}
-        rows |= {name: matrix.loaded(path) for name, path in checkpoints.items()}
+        loaded = {name: matrix.loaded(path) for name, path in checkpoints.items()}
+        matrix.require_unlearnt(sources, loaded, tests)
+        rows = {name: matrix.trained(name, learnt) for name, learnt in sources.items()} | loaded
         for name, checkpoint in rows.items():
             for tested in tests:
                 matrix.ask(name, checkpoint, tested)

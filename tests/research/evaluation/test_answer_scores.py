@@ -77,3 +77,13 @@ def test_a_judge_errs_when_it_takes_a_wrong_answer_for_at_least_half_right() -> 
         "wrong_answers": 4, "facts_taken_for_right": 0.25, "grade_taken_for_right": 0.5,
     }  # fmt: skip
     assert judges_on_wrong([])["facts_taken_for_right"] is None
+
+
+def test_a_question_that_fails_for_one_strategy_counts_for_none() -> None:
+    right, wrong = Verdict(1.0, 1.0), Verdict(0.0, 0.0)
+    records = [AnswerRecord("a", f"q{i}", "c", "x", True, "x", right if i < 3 else wrong) for i in range(6)]
+    records += [AnswerRecord("b", f"q{i}", "c", "x", True, "x", right) for i in range(3)]
+    made = summarise_answers(records)
+    assert {name: (each["answers"], each["overall"]["facts"]) for name, each in made.items()} == {
+        "a": (3, 1.0), "b": (3, 1.0),
+    }  # fmt: skip

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import sys
 from xml.etree import ElementTree
 
@@ -102,3 +103,11 @@ def test_many_strategies_that_end_at_one_height_are_all_named() -> None:
     runs = [planted_run(name, first_gold_rank=1) for name in names]
     svg = recall_curve_figure(summarise(planted_questions(), runs, comparisons=[])["strategies"])
     assert set(names) <= texts(svg)
+
+
+def test_the_names_of_thirty_strategies_are_all_inside_the_recall_figure() -> None:
+    svg = recall_curve_figure(planted_summary(tuple(f"strategy-{number}" for number in range(30)))["strategies"])
+    height = float(svg.split('viewBox="0 0 ')[1].split('"')[0].split()[1])
+    places = [float(y) for y in re.findall(r'<text[^>]*? y="(-?[\d.]+)"', svg)]
+    assert len(places) >= 30
+    assert 6 < min(places) <= max(places) < height

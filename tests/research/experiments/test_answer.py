@@ -184,7 +184,7 @@ def test_replies_that_stay_useless_are_counted_and_in_no_mean(
     with stub_server(Stub(kind)) as stub:
         code, out, err = run(capsys, *options(evaluated, stub, "--wrong", "0"))
     assert code == 0, err
-    assert "7 unusable answers are left out of all means" in out
+    assert "7 unusable answers are left out, of all strategies" in out
     held = json.loads((evaluated / "answers.json").read_text())
     assert held["failed"] == 7
     assert held["strategies"]["v2"]["answers"] == 1

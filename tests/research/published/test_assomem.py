@@ -50,9 +50,9 @@ def test_like_clues_are_one() -> None:
     assert graph.owned_by(np.array([5])).tolist() == [0, 1]
 
 
-def test_candidates_are_the_memories_of_the_best_clues() -> None:
+def test_candidates_are_the_memories_of_the_best_clues_and_those_without_a_clue() -> None:
     found = retriever(space_of(), clues=1).retrieve("baking", SPACE).hits
-    assert {hit.node_id for hit in found} == {"n2", "n7"}
+    assert {hit.node_id for hit in found} == {"n2", "n3", "n7"}
     assert {hit.node_id for hit in retriever(space_of(), clues=None).retrieve("baking", SPACE).hits} == {
         "n0", "n1", "n2", "n3", "n7",
     }  # fmt: skip

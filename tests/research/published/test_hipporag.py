@@ -121,3 +121,11 @@ def test_entities_of_a_cosine_of_eight_tenths_are_synonyms(cosine: float, joined
     snapshot = with_cosines(make_snapshot(make_turns(["a"]), named), [0.0, cosine, cosine])
     steps = retriever(snapshot).prepare(snapshot).transition.toarray()
     assert bool(steps[1, 2]) is bool(steps[2, 1]) is joined
+
+
+def test_turns_of_a_space_without_facts_are_ranked_by_their_cosine() -> None:
+    turns = make_turns(["a", "b", "c"])
+    snapshot = make_snapshot(turns, [Extra("entity", "Ann")], [(0, "MENTIONS", 3), (1, "MENTIONS", 3)])
+    snapshot = with_cosines(snapshot, [0.8, 0.7, 0.79, 0.0])
+    made = HippoRagRetriever(lambda space, as_of: snapshot, OneAxis(snapshot))
+    assert [hit.node_id for hit in made.retrieve("x", SPACE).hits] == ["n0", "n2", "n1"]

@@ -128,6 +128,15 @@ def test_similar_pairs_match_a_slow_loop() -> None:
     assert cosine.tolist() == pytest.approx((vectors[left] * vectors[right]).sum(1).tolist(), abs=1e-6)
 
 
+def test_of_equally_similar_pairs_only_as_many_as_asked_for_are_kept_the_first_ids_first() -> None:
+    graph = MemoryGraph(make_snapshot(make_turns(["thanks"] * 12)))
+    left, right, _ = graph.similar(graph.memories, at_least=0.9, most=3)
+    assert np.bincount(left).tolist() == [3] * 12
+    # In the order of the IDs as texts: n0, n1, n10, n11, n2.
+    assert sorted(right[left == 0].tolist()) == [1, 10, 11]
+    assert sorted(right[left == 5].tolist()) == [0, 1, 10]
+
+
 def test_a_fact_is_dated_by_its_turn_and_an_event_by_its_own_time() -> None:
     snapshot = space_of()
     day = epoch(datetime(2023, 5, 7, tzinfo=UTC))
