@@ -5,7 +5,6 @@ Both need only the core of LangChain, which the extra ``langchain`` installs.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
@@ -22,7 +21,6 @@ from locigraph.memory import AsyncMemory, Memory, Recalled
 from locigraph.memory.frameworks import Asking
 from locigraph.retrieval.protocols import Timing
 
-_LOG = logging.getLogger(__name__)
 _NAMED = ("space", "user", "agent")
 
 
@@ -54,6 +52,11 @@ class MemoryRetriever(BaseRetriever):
     agent: str | None = None
     options: dict[str, Any] = Field(default_factory=dict)
 
+    @field_validator("options")
+    @classmethod
+    def _name_no_space(cls, options: dict[str, Any]) -> dict[str, Any]:
+        return _refuse_names(options)
+
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
         return self._documents(self._asking().recall(query))
 
@@ -70,6 +73,14 @@ class MemoryRetriever(BaseRetriever):
         return [
             Document(id=asking.id_of(hit), page_content=hit.text, metadata=asking.metadata(hit, found)) for hit in found
         ]
+
+
+def _refuse_names(options: dict[str, Any]) -> dict[str, Any]:
+    """Raise ValueError if where to search is among further options, where it would contradict the attributes."""
+    for name in _NAMED:
+        if name in options:
+            raise ValueError(f"options has {name!r}; give it as {name}= instead")
+    return options
 
 
 class _Question(BaseModel):
@@ -135,6 +146,7 @@ class RecallTool(BaseTool):
 
     @model_validator(mode="after")
     def _is_told_where_to_search_once(self) -> Self:
+        _refuse_names(self.options)
         for name in self.from_run:
             if name not in _NAMED:
                 raise ValueError(f"from_run names {name!r}; expected some of {', '.join(_NAMED)}")
@@ -143,18 +155,22 @@ class RecallTool(BaseTool):
         return self
 
     def _run(self, question: str, config: RunnableConfig) -> tuple[str, dict[str, object]]:
-        asking = self._asking(config)
-        try:
-            return _told(asking.recall(question))
-        except (UnknownSpaceError, UnknownScopeError) as error:
-            return _nothing_yet(error)
+        asking: Asking | None = self._asking(config)
+        while asking is not None:
+            try:
+                return _told(asking.recall(question))
+            except (UnknownSpaceError, UnknownScopeError) as error:
+                asking = asking.without(error)
+        return _nothing_yet()
 
     async def _arun(self, question: str, config: RunnableConfig) -> tuple[str, dict[str, object]]:
-        asking = self._asking(config)
-        try:
-            return _told(await asking.arecall(question))
-        except (UnknownSpaceError, UnknownScopeError) as error:
-            return _nothing_yet(error)
+        asking: Asking | None = self._asking(config)
+        while asking is not None:
+            try:
+                return _told(await asking.arecall(question))
+            except (UnknownSpaceError, UnknownScopeError) as error:
+                asking = asking.without(error)
+        return _nothing_yet()
 
     def _asking(self, config: RunnableConfig) -> Asking:
         named = {name: getattr(self, name) for name in _NAMED}
@@ -176,8 +192,7 @@ def _told(found: Recalled) -> tuple[str, dict[str, object]]:
     return "\n".join([*lines, *(f"[note: {note}]" for note in found.notes)]), found.as_json()
 
 
-def _nothing_yet(error: LocigraphError) -> tuple[str, dict[str, object]]:
-    """The same for a space, user or agent of whom nothing was added; the error itself may name those of others."""
-    _LOG.warning("%s", error)
+def _nothing_yet() -> tuple[str, dict[str, object]]:
+    """The same for a space, user or agent of whom nothing was added; an error may name those of others."""
     said = "Nothing is remembered yet."
     return said, Recalled((), "", Timing(), (said,)).as_json()

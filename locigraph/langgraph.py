@@ -126,6 +126,7 @@ class MemoryStore(BaseStore):
         # Also what an earlier put was interrupted before forgetting.
         before = self._turns_of(memory, space, op.key)
         if op.value is not None:
+            value = _as_json(op.value)
             at = datetime.now(UTC)
             now = at.isoformat()
             made = before[0].metadata[_CREATED] if before else now
@@ -143,7 +144,7 @@ class MemoryStore(BaseStore):
                 text=self._text(op) or op.key,
                 spoken_at=at,
                 metadata={
-                    **fields, _KEY: op.key, _VALUE: json.dumps(op.value, ensure_ascii=False), _CREATED: made,
+                    **fields, _KEY: op.key, _VALUE: value, _CREATED: made,
                     _UPDATED: now, _IS_INDEXED: is_indexed,
                 },
             )  # fmt: skip
@@ -160,6 +161,14 @@ class MemoryStore(BaseStore):
         return "\n".join(text for field in fields for text in get_text_at_path(dict(op.value), tokenize_path(field)))
 
     def _search(self, memory: Memory, op: SearchOp) -> list[SearchItem]:
+        while True:
+            try:
+                return self._searched(memory, op)
+            except UnknownSpaceError as error:  # the last value of a namespace was deleted meanwhile
+                if error.space in memory.spaces():
+                    raise
+
+    def _searched(self, memory: Memory, op: SearchOp) -> list[SearchItem]:
         spaces = [space for space, namespace in self._known(memory) if _begins(namespace, op.namespace_prefix)]
         filters = [_condition(name, wanted) for name, wanted in (op.filter or {}).items()]
         if not op.limit:
@@ -252,6 +261,13 @@ def _item(namespace: tuple[str, ...], turn: Turn) -> Item:
         created_at=datetime.fromisoformat(str(told[_CREATED])),
         updated_at=datetime.fromisoformat(str(told[_UPDATED])),
     )
+
+
+def _as_json(value: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise LocigraphError(f"a value cannot be written as JSON: {error}; put only what JSON has") from None
 
 
 def _is_compared(value: object) -> TypeGuard[str | int | float | bool]:

@@ -21,6 +21,7 @@ from locigraph.kg.times import in_utc
 from locigraph.kg.types import Said, Scalar
 
 _MOST_CONDITIONS, _DEEPEST = 100, 10
+_MOST_LETTERS = 200_000  # of all texts of a filter together
 #: Largest number of values after ``$in``.
 MOST_VALUES = 1_000
 #: Whether the words of a turn, in a node of a type, satisfy a filter.
@@ -52,6 +53,7 @@ def parsed(given: object) -> Condition:
 class _Parser:
     def __init__(self) -> None:
         self._left = _MOST_CONDITIONS
+        self._letters_left = _MOST_LETTERS
 
     def conditions(self, given: object, where: str, depth: int) -> Condition:
         if not isinstance(given, Mapping) or not given:
@@ -114,6 +116,9 @@ class _Parser:
 
     def _value(self, key: str, value: object, where: str) -> Scalar:
         made = scalar_of(value, where)
+        self._letters_left -= len(made) if isinstance(made, str) else 0
+        if self._letters_left < 0:
+            raise LocigraphError(f"the texts of filter have more than {_MOST_LETTERS:,} letters; name fewer values")
         if key == "$speaker" and isinstance(made, str):
             return normalised("NFC", made)
         if key != "$spoken_at":

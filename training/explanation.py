@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+import numpy as np
 import torch
 
 from locigraph.gnn.features import GraphInputs
@@ -66,7 +67,8 @@ def explain(
     if not turn_of:
         return []
     nodes = checkpoint.network.nodes.cpu().eval()  # live embeddings may have moved it to a GPU
-    inputs = reader_of(checkpoint, snapshot, statistics=statistics).inputs()
+    reader = reader_of(checkpoint, snapshot, statistics=statistics)
+    inputs = reader.inputs()
     query = torch.from_numpy(CheckpointQueryEncoder(checkpoint, encoder).encode_query(question, asked_at=asked_at))
     with torch.inference_mode():
         vectors = nodes(inputs)
@@ -76,15 +78,17 @@ def explain(
         # Inner products of each node's unweighted features with the question, by content block, [nodes, 3].
         products = torch.stack([inputs.text @ parts[0], inputs.lexical @ parts[1], inputs.context @ parts[2]], dim=1)
 
-        def influence(turn: int, edge: int) -> Influence:
+        def influence(turn: int, edge: int, near: GraphInputs, place: int) -> Influence:
             row = int(inputs.rows[inputs.source[edge]])
             meaning, words, date = (vectors.edge[edge] * products[inputs.source[edge]]).tolist()
-            effect = float(scores[turn] - nodes(_without_edge(inputs, edge)).joined()[turn] @ query)
+            others = torch.arange(len(near.source)) != place
+            effect = float(scores[turn] - nodes(near.with_edges(others)).joined()[0] @ query)
             relation = nodes.relations[int(inputs.relation[edge])].name
             return Influence(snapshot.ids[row], relation, snapshot.descriptions[row], meaning, words, date, effect)
 
         def explanation(turn: int) -> Explanation:
             edges = (inputs.target == turn).nonzero().flatten().tolist()
+            near = reader.inputs(np.array([int(inputs.rows[turn])]))  # the turn and its edges, in the same order
             own_meaning, own_words, own_context = (vectors.own[turn] * products[turn]).tolist()
             return Explanation(
                 turn_of[turn],
@@ -94,20 +98,14 @@ def explain(
                 own_words,
                 own_context,
                 float(vectors.bias[turn] @ parts[3]),
-                tuple(sorted((influence(turn, edge) for edge in edges), key=lambda each: -each.effect)),
+                tuple(
+                    sorted(
+                        (influence(turn, edge, near, place) for place, edge in enumerate(edges)),
+                        key=lambda each: -each.effect,
+                    )
+                ),
             )
 
         best_first = scores.argsort(descending=True, stable=True).tolist()
         chosen = best_first[:top_k] if turn_ids is None else [turn for turn in best_first if turn_of[turn] in turn_ids]
         return [explanation(turn) for turn in chosen]
-
-
-def _without_edge(inputs: GraphInputs, edge: int) -> GraphInputs:
-    """The graph without one edge, and without all edges that have no influence on the vector of that edge's turn."""
-    into = inputs.target == inputs.target[edge]
-    # Edges into neighbouring turns stay, since a neighbour's weight depends on whether it has facts.
-    is_neighbour = torch.zeros(len(inputs.text), dtype=torch.bool, device=into.device)
-    is_neighbour[inputs.source[into]] = True
-    keep = into | is_neighbour[inputs.target]
-    keep[edge] = False
-    return inputs.with_edges(keep)

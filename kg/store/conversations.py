@@ -10,7 +10,7 @@ from functools import cache
 from math import ceil
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, exists, func, select, update
+from sqlalchemy import Connection, Select, bindparam, exists, func, or_, select, update
 
 from locigraph.kg.errors import StoreError, UnknownSpaceError
 from locigraph.kg.schema import EPISODE, SUPERSEDED_BY
@@ -286,10 +286,12 @@ class Conversations(Database):
             self._require(connection, space)
             return Counter({TurnState(name): int(number) for name, number in connection.execute(query)})
 
-    def speakers(self, space: SpaceId) -> list[str]:
-        """Names of all who speak in a space, sorted."""
+    def speakers(self, space: SpaceId, *, now: datetime | None = None) -> list[str]:
+        """Names of all who speak in a space, sorted; without those of whom all has expired ``now``, if it is given."""
         table = tables.turns.c
         query = select(table.speaker).where(table.space == space).distinct().order_by(table.speaker)
+        if now is not None:
+            query = query.where(or_(table.expires_at.is_(None), table.expires_at > epoch(now)))
         with self._read() as connection:
             self._require(connection, space)
             return list(connection.scalars(query))

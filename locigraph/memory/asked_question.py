@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from hashlib import sha256
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +100,7 @@ class AskedQuestion:
     @property
     def filter_name(self) -> str:
         """What no other filter is called."""
-        return repr(_plain(self.filter))
+        return sha256(repr(_plain(self.filter)).encode(errors="surrogatepass")).hexdigest()
 
     @cached_property
     def time(self) -> datetime | None:

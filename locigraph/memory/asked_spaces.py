@@ -147,7 +147,8 @@ class AskedSpaces:
         """
         if named is None:
             return None
-        known = {normalised("NFC", speaker) for space in self.spaces for speaker in self._graph.speakers(space)}
+        now = datetime.now(UTC)
+        known = {normalised("NFC", each) for space in self.spaces for each in self._graph.speakers(space, now=now)}
         is_many = isinstance(named, str) and "," in named and normalised("NFC", named) not in known
         wanted = options.listed(names_in(named) if is_many else named)
         if not wanted:

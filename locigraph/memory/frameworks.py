@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from locigraph.kg.errors import LocigraphError
+from locigraph.kg.errors import LocigraphError, UnknownScopeError, UnknownSpaceError
 from locigraph.memory import AsyncMemory, Memory, Recalled
 from locigraph.retrieval.protocols import Hit
 
@@ -44,6 +44,15 @@ class Asking:
         if isinstance(self.memory, AsyncMemory):
             return _logged(await self.memory.recall(question, **self.options))
         return await asyncio.to_thread(partial(self.recall, question))
+
+    def without(self, error: UnknownSpaceError | UnknownScopeError) -> Asking | None:
+        """The same without a space to which nothing was added yet, which is logged; None if there is no other."""
+        _LOG.warning("%s", error)
+        spaces = self.options.get("space")
+        if not isinstance(error, UnknownSpaceError) or spaces is None or isinstance(spaces, str):
+            return None
+        left = [space for space in spaces if space != error.space]
+        return replace(self, options={**self.options, "space": left}) if left and len(left) < len(spaces) else None
 
     def id_of(self, hit: Hit) -> str:
         """The ID of a hit's node; prefixed with its space if several are searched, since two may use the same ID."""

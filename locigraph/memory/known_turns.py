@@ -14,6 +14,7 @@ from locigraph.retrieval.conditions import Condition
 
 _MOST_TURNS = 200_000
 _MOST_FILTERS = 16
+_NODES_A_FILTER = 1_000  # as which a filter that is kept counts: its values take as much room
 
 
 _Nodes = Mapping[NodeId, tuple[str, tuple[Said, ...]]]
@@ -26,6 +27,11 @@ class _Kept:
     standing: Standing
     nodes: _Nodes
     found: OrderedDict[str, tuple[Condition, frozenset[NodeId]]] = field(default_factory=OrderedDict)
+
+    @property
+    def size(self) -> int:
+        """The room that it takes, in nodes."""
+        return len(self.nodes) + _NODES_A_FILTER * max(0, len(self.found) - 1)
 
 
 def _satisfying(nodes: _Nodes, condition: Condition) -> frozenset[NodeId]:
@@ -72,7 +78,7 @@ class KnownTurns:
         with self._lock:
             self._kept[key] = kept
             self._kept.move_to_end(key)
-            while self._kept and sum(len(each.nodes) for each in self._kept.values()) > self._most:
+            while self._kept and sum(each.size for each in self._kept.values()) > self._most:
                 self._kept.popitem(last=False)
             _, found = kept.found.get(name, (condition, None))
         if found is None:

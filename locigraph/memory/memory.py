@@ -7,7 +7,7 @@ from collections import ChainMap, Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from locigraph.assembly import opening, options
 from locigraph.assembly.search_parts import named_reranker
 from locigraph.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings, ModelSettings
 from locigraph.consolidation.errors import LanguageModelError
-from locigraph.kg.errors import LateTurnError, LocigraphError, outcome, shortened
+from locigraph.kg.errors import LateTurnError, LocigraphError, nearest, outcome, shortened
 from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.schema import EPISODE, fact_types
 from locigraph.kg.store import Store
@@ -1007,10 +1007,15 @@ class Memory:
 
 def _asked_questions(questions: Sequence[Mapping[str, Any]]) -> list[AskedQuestion | Exception]:
     """Questions of arguments of ``Memory.recall``, each or what is wrong with it."""
+    known = [field.name for field in fields(AskedQuestion)]
 
     def asked_of(given: Mapping[str, Any]) -> AskedQuestion:
         if not isinstance(given, Mapping):
             raise LocigraphError(f"a question is {shortened(given)}; give each as the arguments of Memory.recall")
+        if unknown := [name for name in given if name not in known]:
+            raise LocigraphError(f"argument {shortened(unknown[0])} is not known{nearest(str(unknown[0]), known)}")
+        if "question" not in given:
+            raise LocigraphError("argument question is missing")
         return AskedQuestion(**given)
 
     options.check_list("questions", questions, "the arguments of Memory.recall")

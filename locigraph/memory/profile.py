@@ -42,8 +42,13 @@ class Statement:
     turn_ids: tuple[TurnId, ...]
 
     def __str__(self) -> str:
+        return self.line(with_space=False)
+
+    def line(self, *, with_space: bool) -> str:
+        """The statement with its day and turns, these with the space where two could have turns of one ID."""
         when = "" if self.day is None else f"{self.day}, "
-        return f"- {self.text} ({when}{', '.join(self.turn_ids)})"
+        turns = [f"{self.space}:{turn}" if with_space else turn for turn in self.turn_ids]
+        return f"- {self.text} ({when}{', '.join(turns)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +120,7 @@ def profile_of(
         counts = Counter(name for name, _ in stated)
         speaker = min(counts, key=lambda name: (-counts[name], name)) if counts else ""
     else:
-        speaking = {normalised("NFC", each) for space in nodes_of for each in graph.speakers(space)}
+        speaking = {normalised("NFC", each) for space in nodes_of for each in graph.speakers(space, now=now)}
         speaker = normalised("NFC", speaker)
         if speaker not in speaking:
             raise LocigraphError(f"no speaker {shortened(speaker)} in these spaces{nearest(speaker, speaking)}")
@@ -156,8 +161,11 @@ def _within(speaker: str, newest: Sequence[Statement], budget_tokens: int) -> Pr
     """As many of the newest statements as the budget allows, by category."""
     kept: list[Statement] = []
     used, headings = count_tokens(speaker), set[str]()
+    is_joint = _are_joint(newest)
     for each in newest:
-        cost = count_tokens(str(each)) + (0 if each.category in headings else count_tokens(each.category))
+        cost = count_tokens(each.line(with_space=is_joint)) + (
+            0 if each.category in headings else count_tokens(each.category)
+        )
         if used + cost > budget_tokens:
             continue
         used += cost
@@ -167,14 +175,20 @@ def _within(speaker: str, newest: Sequence[Statement], budget_tokens: int) -> Pr
     return Profile(speaker, tuple(sorted(kept, key=lambda each: order[each.category])), len(newest) - len(kept))
 
 
-def _lines(speaker: str, statements: Iterable[Statement]) -> Iterator[str]:
+def _are_joint(statements: Sequence[Statement]) -> bool:
+    """Whether statements are of several spaces, whose turns may have the same IDs."""
+    return len({each.space for each in statements}) > 1
+
+
+def _lines(speaker: str, statements: Sequence[Statement]) -> Iterator[str]:
     yield speaker
+    is_joint = _are_joint(statements)
     heading = None
     for each in statements:
         if each.category != heading:
             yield each.category
             heading = each.category
-        yield str(each)
+        yield each.line(with_space=is_joint)
 
 
 def _stated(

@@ -123,6 +123,7 @@ def application(
 def _add_state(app: FastAPI, service: Service, memory: Memory, secret: str) -> None:
     """Add the routes that tell how the server is."""
 
+    @app.head("/health", include_in_schema=False)
     @app.get("/health", summary="Whether the process answers")
     async def health(request: Request, response: Response) -> dict[str, str]:
         if secret and (challenge := request.headers.get(CHALLENGE)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import logging
 import math
@@ -14,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from locigraph.serving.keys import Keyring
-from locigraph.serving.limits import HeldBytes
+from locigraph.serving.limits import HeldBytes, network_of
 from locigraph.serving.problems import INTERNAL, BusyError, problem, problem_of, stopping
 from locigraph.serving.service import Service, log_crash
 
@@ -155,17 +154,19 @@ class Gate:
             request.scope.setdefault("state", {})[CALLER] = caller
         is_open = self._is_open(path)
         # Whoever has no key, or needs none, is counted by address, so that guessing keys has a limit, too.
-        address = _network_of(request.client.host) if request.client else "unknown"
+        address = network_of(request.client.host) if request.client else "unknown"
         name = f"address {address}" if caller is None or is_open else caller.name
         wait_s = self._limit.wait_s(name)
         if wait_s:
             seconds, whose = str(math.ceil(wait_s)), name if caller is None or is_open else f"key {caller.name!r}"
             raise _RefusedError(
-                429, f"{whose} has no requests left; try again in {seconds} s", {"Retry-After": seconds}
+                429,
+                f"{whose} has no requests left; try again in {seconds} s",
+                {"Retry-After": seconds, "Connection": "close"},
             )
         if caller is None and not is_open:
             detail = "no valid key; send one as Authorization: Bearer KEY"
-            raise _RefusedError(401, detail, {"WWW-Authenticate": "Bearer"})
+            raise _RefusedError(401, detail, {"WWW-Authenticate": "Bearer", "Connection": "close"})
         return name
 
     def _is_open(self, path: str) -> bool:
@@ -205,16 +206,6 @@ class Gate:
             "key": getattr(caller, "name", None),
         }  # fmt: skip
         log.info(json.dumps(said))
-
-
-def _network_of(address: str) -> str:
-    """An address by which a client is counted: of IPv6 the network, since a client may have as many as it likes."""
-    if ":" not in address:
-        return address
-    try:
-        return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
-    except ValueError:
-        return address
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import time
 from collections import Counter, OrderedDict
@@ -32,12 +33,18 @@ class Connection(HttpToolsProtocol):
     """
 
     most = _MOST_CONNECTIONS
+    network = ""
     _awaited: asyncio.TimerHandle | None = None
     _is_refused = False
 
     def connection_made(self, transport: Any) -> None:
-        """Refuse the connection if there are too many, else wait for a request."""
-        if len(self.connections) >= self.most:
+        """Refuse the connection if there are too many, or half of all from one network, else wait for a request."""
+        peer = transport.get_extra_info("peername")
+        self.network = network_of(peer[0]) if isinstance(peer, tuple) else ""
+        alike = sum(getattr(other, "network", None) == self.network for other in self.connections)
+        # On this machine there may be a proxy, behind which all clients are.
+        is_local = self.network.startswith("127.") or self.network in ("", "::/64")
+        if len(self.connections) >= self.most or (alike >= max(1, self.most // 2) and not is_local):
             self._is_refused = True
             transport.write(_FULL)
             transport.close()
@@ -79,6 +86,16 @@ class Connection(HttpToolsProtocol):
         if self._awaited is not None:
             self._awaited.cancel()
             self._awaited = None
+
+
+def network_of(address: str) -> str:
+    """An address by which a client is counted: of IPv6 the network, since a client may have as many as it likes."""
+    if ":" not in address:
+        return address
+    try:
+        return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
+    except ValueError:
+        return address
 
 
 def connection_class() -> type[Connection]:

@@ -8,10 +8,11 @@ from datetime import timedelta
 from functools import partial
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from locigraph.kg.errors import LocigraphError, UnknownSpaceError, nearest, outcome, shortened
+from locigraph.kg.metadata import MAX_KEYS
 from locigraph.kg.registry import Table
 from locigraph.kg.types import Scope
 from locigraph.memory import Memory, Recalled, SessionOverview
@@ -22,6 +23,7 @@ from locigraph.training.explained import Explanation
 
 # Of half a second: ten of them are taken together, and a key has two a second by default.
 _SIZE_OF_RERANKING = 50
+_SIZE_OF_EXPLAINING = 20  # the graph network reads the whole space
 _MAX_TOP_K = 1_000  # an answer of more would be longer than a request may be
 _MOST_TURNS = 5_000  # of one request
 _MOST_LETTERS = 100_000  # of a turn, which is encoded while others wait
@@ -80,12 +82,24 @@ def _not_too_long(text: str) -> str:
     return text
 
 
+def _few(given: object) -> object:
+    """An object without too many fields, each of which could be wrong; a list ends at its first mistake."""
+    if isinstance(given, dict) and len(given) > MAX_KEYS:
+        said = f"the object has {len(given):,} fields; send at most {MAX_KEYS}"
+        raise PydanticCustomError("too_long", "{said}", {"said": said})
+    return given
+
+
+_Text = Annotated[str, AfterValidator(_not_too_long)]
+_Names = Annotated[list[str], Field(fail_fast=True)]
+
+
 class TurnToAdd(_OfSpace):
     """One turn of a conversation."""
 
     session: str = Field(description="Session that the turn belongs to; add the turns of a session in order.")
     speaker: str = Field(description="Name of the speaker.")
-    text: Annotated[str, AfterValidator(_not_too_long)] = Field(description="The words of the turn.")
+    text: _Text = Field(description="The words of the turn.")
     spoken_at: str | None = Field(
         None,
         description="When the turn was spoken (ISO 8601; UTC if no time zone is given). Relative dates in the text are "
@@ -95,10 +109,10 @@ class TurnToAdd(_OfSpace):
     turn_id: str | None = Field(
         None, description="ID of the turn, so that a repeated request adds it only once; null generates one."
     )
-    image_caption: str | None = Field(None, description="Description of an image that the turn shares.")
+    image_caption: _Text | None = Field(None, description="Description of an image that the turn shares.")
     user: str | None = Field(None, description="User to whom the space belongs; it cannot be changed afterwards.")
     agent: str | None = Field(None, description="Agent to which the space belongs; it cannot be changed afterwards.")
-    metadata: dict[str, str | int | float | bool] | None = Field(
+    metadata: Annotated[dict[str, str | int | float | bool] | None, BeforeValidator(_few)] = Field(
         None, description="Names with texts, numbers or booleans, for the filter of recall."
     )
     expires_at: str | None = Field(None, description="When the turn is to be forgotten (ISO 8601); null to keep it.")
@@ -106,13 +120,13 @@ class TurnToAdd(_OfSpace):
     @property
     def size(self) -> int:
         """By its length."""
-        return 1 + len(self.text) // _LETTERS
+        return 1 + (len(self.text) + len(self.image_caption or "")) // _LETTERS
 
 
 class TurnsToAdd(Request):
     """Turns of one or more conversations; either all of them are remembered or none."""
 
-    turns: list[TurnToAdd] = Field(min_length=1, max_length=_MOST_TURNS)
+    turns: list[TurnToAdd] = Field(min_length=1, max_length=_MOST_TURNS, fail_fast=True)
 
     @property
     def touched(self) -> Iterable[str]:
@@ -156,7 +170,7 @@ class Asked(_OfScope):
     budget_tokens: int | None = Field(
         None, ge=1, le=1_000_000, description="Size in tokens of a context for a language model, instead of top_k hits."
     )
-    budget_kinds: dict[str, int] | None = Field(
+    budget_kinds: Annotated[dict[str, int] | None, BeforeValidator(_few)] = Field(
         None,
         description="Largest numbers of facts, reflections and episodes in a context; a kind that is not named has no "
         "limit.",
@@ -170,7 +184,7 @@ class Asked(_OfScope):
         description="default for the shipped reranker, which orders the best hits better but takes about half a second "
         "of processor time; null for none.",
     )
-    speaker: str | list[str] | None = Field(
+    speaker: str | _Names | None = Field(
         None, description="One or more speakers; only memories in their words are returned."
     )
     fold: float | None = Field(
@@ -204,9 +218,14 @@ class ToExplain(_OfSpace):
     question: str = Field(description="What to look for.")
     top_k: int = Field(3, ge=1, le=50, description="Number of turns to explain.")
     as_of: str | None = Field(None, description="Use only what was known at this time (ISO 8601); null for now.")
-    turn_ids: list[str] | None = Field(
+    turn_ids: _Names | None = Field(
         None, min_length=1, max_length=50, description="IDs of the turns to explain, instead of the best top_k."
     )
+
+    @property
+    def size(self) -> int:
+        """By the length of the question, too."""
+        return _SIZE_OF_EXPLAINING + len(self.question) // _LETTERS
 
 
 class OfPerson(_OfScope):
@@ -229,7 +248,7 @@ class OfPerson(_OfScope):
 class ToForget(_OfScope):
     """Turns to erase permanently, or a whole space, or all spaces of a user or agent."""
 
-    turn_ids: list[str] | None = Field(None, min_length=1, description="IDs of the turns, all of one space.")
+    turn_ids: _Names | None = Field(None, min_length=1, description="IDs of the turns, all of one space.")
     whole_space: bool = Field(False, description="Whether to erase all turns of the space; turn_ids must then be null.")
 
 

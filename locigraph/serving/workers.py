@@ -9,6 +9,7 @@ import signal
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -22,6 +23,8 @@ LANES = 4
 log = logging.getLogger("locigraph.serve")
 # Exit code of a worker that its own error message has ended, such as a store that cannot be opened.
 _REFUSED = 2
+# Workers that end so soon, one after another, would be replaced without end.
+_SOON_S, _MOST_AT_ONCE, _PAUSE_S = 10.0, 5, 0.2
 
 
 def share_processors(workers: int) -> None:
@@ -42,11 +45,12 @@ def run_workers(count: int, work: Callable[[socket.socket], None], listener: soc
         listener: The socket, on which the operating system gives each connection to one of the workers.
 
     Returns:
-        The exit code: 0 after a signal; that of a worker that could not start otherwise.
+        The exit code: 0 after a signal; that of a worker that could not start, or 1 if several in a row ended at once.
     """
     context = multiprocessing.get_context("spawn")
     is_stopping = False
     workers: list[BaseProcess] = []
+    began: dict[BaseProcess, float] = {}
 
     def stop(*_: object) -> None:
         nonlocal is_stopping
@@ -57,12 +61,13 @@ def run_workers(count: int, work: Callable[[socket.socket], None], listener: soc
     def start() -> None:
         worker = context.Process(target=_work, args=(work, listener))
         worker.start()
+        began[worker] = time.monotonic()
         workers.append(worker)
         if is_stopping:  # the signal came before the worker was in the list
             worker.terminate()
 
     before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
-    code = 0
+    code = at_once = 0
     with tempfile.TemporaryDirectory(prefix="locigraph-metrics-") as folder:
         os.environ[METRICS_FOLDER] = folder
         try:
@@ -79,7 +84,16 @@ def run_workers(count: int, work: Callable[[socket.socket], None], listener: soc
                         code = _REFUSED
                         stop()
                         continue
+                    at_once = at_once + 1 if time.monotonic() - began.pop(worker) < _SOON_S else 0
+                    if at_once == _MOST_AT_ONCE:
+                        log.error(
+                            "worker %s ended with exit code %s, the %sth at once", worker.pid, worker.exitcode, at_once
+                        )
+                        code = 1
+                        stop()
+                        continue
                     log.error("worker %s ended with exit code %s and is replaced", worker.pid, worker.exitcode)
+                    time.sleep(at_once * _PAUSE_S)
                     start()
         finally:
             del os.environ[METRICS_FOLDER]

@@ -120,3 +120,8 @@ def test_sessions_and_turns_named_like_times_are_names_and_speakers_are_the_same
         ({"$speaker": "Zoe\u0308"}, True),
     ):
         assert parsed(filter_)(said, "episode") == holds, filter_
+
+
+def test_a_filter_of_too_many_letters_is_refused() -> None:
+    with pytest.raises(LocigraphError, match="more than 200,000 letters"):
+        parsed({"a": {"$in": [f"{number:01000}" for number in range(201)]}})

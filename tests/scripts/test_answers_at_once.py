@@ -400,3 +400,9 @@ def test_additions_of_several_threads_leave_no_count_behind(place: Path) -> None
             thread.join()
         assert not memory._being_added
         assert sum(len(memory._graph.turns(space)) for space in memory.spaces()) == 16
+
+
+def test_a_question_with_an_unknown_argument_is_refused_in_words(place: Path) -> None:
+    with Memory.open(place / "memory.sqlite", checkpoint=None) as memory:
+        said = [str(each) for each in memory.recall_each([{"question": "x", "topk": 3}, {"space": "a"}])]
+    assert said == ["argument 'topk' is not known; nearest is 'top_k'", "argument question is missing"]

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -213,3 +214,26 @@ def test_it_does_what_the_store_of_langgraph_in_memory_does(place: Path, seed: i
             assert shown(found) == shown(wanted), operation
             for namespace in [each for each, items in expected._data.items() if not items]:
                 del expected._data[namespace]  # which it would list, though nothing is there
+
+
+def test_a_search_goes_on_when_the_last_value_of_a_namespace_is_deleted_meanwhile(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(place) as store:
+        store.put(("mem", "ana"), "k", {"text": "I sold the bike."})
+        store.put(("mem", "bob"), "k", {"text": "I sold the boat."})
+        recall = Memory.recall
+        deleted: list[None] = []
+
+        def racing(memory: Memory, *given: Any, **options: Any) -> Any:
+            if not deleted:
+                deleted.append(store.delete(("mem", "bob"), "k"))
+            return recall(memory, *given, **options)
+
+        monkeypatch.setattr(Memory, "recall", racing)
+        assert [item.namespace for item in store.search(("mem",), query="Who sold it?")] == [("mem", "ana")]
+
+
+def test_a_value_that_is_no_json_is_refused_in_words(place: Path) -> None:
+    with opened(place) as store, pytest.raises(LocigraphError, match="cannot be written as JSON"):
+        store.put(("mem",), "k", {"at": datetime(2024, 5, 1, tzinfo=UTC)})

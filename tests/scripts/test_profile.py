@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -133,3 +134,19 @@ def test_clients_and_the_command_line_get_the_same_profile(
     assert capsys.readouterr().out.strip() == str(expected)
     cli.main(["profile", "--user", "u", "--budget_tokens", "5", "--store", str(place / "memory.sqlite")])
     assert "3 more did not fit; a larger --budget_tokens shows them" in capsys.readouterr().out
+
+
+def test_turns_of_a_profile_of_several_spaces_are_named_with_their_spaces(place: Path) -> None:
+    with remembered(place) as memory:
+        assert "(2024-03-01, ana:a3)" in str(memory.profile(user="u"))
+        assert "(2024-03-01, a3)" in str(memory.profile(space="ana"))
+
+
+def test_who_spoke_only_what_has_expired_is_known_to_nobody(place: Path) -> None:
+    with remembered(place) as memory:
+        said = {"space": "ana", "session": "s", "text": "My door code is 7719."}
+        memory.add(**said, speaker="Zacharias", expires_at=datetime.now(UTC))
+        for ask in (memory.profile, partial(memory.recall, "What is the code?")):
+            with pytest.raises(LocigraphError) as error:
+                ask(space="ana", speaker="Zacharia")
+            assert "Zacharias" not in str(error.value)

@@ -17,7 +17,7 @@ pytest.importorskip("langchain_core", reason="needs the extra 'langchain'")
 
 from pydantic import ValidationError
 
-from locigraph.langchain import RecallTool
+from locigraph.langchain import MemoryRetriever, RecallTool
 
 QUESTION: dict[str, Any] = {"question": "Who bought the bike?"}
 SOLD = "I sold the blue bike to Tom."
@@ -134,3 +134,19 @@ def test_a_graph_calls_it_for_the_user_of_the_run_and_keeps_what_it_returns(memo
     assert "My bike is a secret." in found.content
     assert found.artifact["hits"][0]["space"] == "bo's"
     assert (refused.status, "the question is empty" in refused.content) == ("error", True)
+
+
+def test_of_several_spaces_those_to_which_nothing_was_added_are_left_out(
+    memory: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    tool = RecallTool(memory=memory, space=["team", "chat 1", "family"])
+    assert SOLD in tool.invoke(QUESTION)
+    assert SOLD in asyncio.run(tool.ainvoke(QUESTION))
+    assert "'team' is not in the store" in caplog.text
+    assert RecallTool(memory=memory, space=["team", "family"]).invoke(QUESTION) == "Nothing is remembered yet."
+
+
+@pytest.mark.parametrize("kind", [RecallTool, MemoryRetriever])
+def test_where_to_search_cannot_be_among_further_options(kind: Any, memory: Memory) -> None:
+    with pytest.raises(ValidationError, match="options has 'space'"):
+        kind(memory=memory, space="chat 1", options={"space": "bo's"})

@@ -10,6 +10,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const at = (id) => document.getElementById(id);
 let times = []; // when the turns of the chosen space were spoken, earliest first
 let asked = 0; // number of the latest question: answers to earlier ones are dropped
+let chosen = 0; // the same of the latest choice of a space
 
 class Problem extends Error {
   constructor(status, detail) {
@@ -57,8 +58,15 @@ async function listSpaces() {
 }
 
 async function showSpace() {
-  await listTimes();
-  showOverview(await call("overview", { space: at("space").value }));
+  const number = ++chosen;
+  asked += 1; // hits of another space do not stay
+  showHits([], new Map());
+  listTimes([]);
+  const space = at("space").value;
+  const [found, overview] = await Promise.all([call("times", { space }), call("overview", { space })]);
+  if (number !== chosen) return;
+  listTimes(found.times);
+  showOverview(overview);
 }
 
 // What the space is about: a bar for each session, and a button for each topic that asks about it.
@@ -98,8 +106,8 @@ function counted(number, what) {
   return `${number} ${what}${number === 1 ? "" : "s"}`;
 }
 
-async function listTimes() {
-  times = (await call("times", { space: at("space").value })).times;
+function listTimes(known) {
+  times = known;
   const slider = at("time");
   slider.max = times.length;
   slider.value = times.length; // the place after the last time stands for now

@@ -1,4 +1,4 @@
-"""``python -m tests.scripts.serving.echo_workers COUNT [refuse]``: workers that tell each client their process ID."""
+"""``python -m tests.scripts.serving.echo_workers COUNT [refuse|fail]``: workers that tell clients their process ID."""
 
 from __future__ import annotations
 
@@ -24,11 +24,19 @@ def refuse(listener: socket.socket) -> None:
     raise SystemExit(2)
 
 
+def fail(listener: socket.socket) -> None:
+    """End as a worker does that lacks memory."""
+    raise SystemExit(1)
+
+
+_WORK = {"refuse": refuse, "fail": fail}
+
+
 def main() -> int:
     """Listen, print the port, and run the workers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         print(listener.getsockname()[1], flush=True)
-        return run_workers(int(sys.argv[1]), refuse if "refuse" in sys.argv else echo, listener)
+        return run_workers(int(sys.argv[1]), _WORK.get(sys.argv[-1], echo), listener)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import time
@@ -9,13 +10,15 @@ from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 from pydantic import ValidationError
+from uvicorn.server import ServerState
 
 from locigraph.kg.errors import LocigraphError
 from locigraph.serving import gate, limits
 from locigraph.serving.keys import Keyring, read_keys
-from locigraph.serving.limits import HeldBytes, OnceASecond, RateLimit
-from locigraph.serving.operations import Asked, TurnsToAdd, TurnToAdd
+from locigraph.serving.limits import Connection, HeldBytes, OnceASecond, RateLimit
+from locigraph.serving.operations import Asked, ToExplain, ToForget, TurnsToAdd, TurnToAdd
 from locigraph.serving.problems import BusyError
 from tests.scripts.serving.servers import KEYS, serving
 
@@ -193,3 +196,70 @@ def test_a_key_that_no_header_can_carry_is_refused(key: str, tmp_path: Path) -> 
     with pytest.raises(LocigraphError, match="pattern") as told:
         read_keys(str(file))
     assert key not in str(told.value)
+
+
+class FakeTransport(asyncio.Transport):
+    def __init__(self, host: str) -> None:
+        super().__init__({"peername": (host, 1), "sockname": ("10.0.0.1", 80)})
+        self.sent, self.is_closed = b"", False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.sent += bytes(data)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+
+def test_one_network_has_half_of_the_connections_and_this_machine_all() -> None:
+    async def refused(hosts: list[str]) -> list[bool]:
+        config = uvicorn.Config(lambda: None, loop="asyncio")
+        config.load()
+        state = ServerState()
+        made = []
+        for host in hosts:
+            connection = type("Four", (Connection,), {"most": 4})(config, state, {})
+            transport = FakeTransport(host)
+            connection.connection_made(transport)
+            made.append(transport.sent.startswith(b"HTTP/1.1 503"))
+        return made
+
+    same, other = "192.0.2.1", "192.0.2.2"
+    assert asyncio.run(refused([same, same, same, other, same])) == [False, False, True, False, True]
+    assert asyncio.run(refused(["2001:db8::1", "2001:db8::2", "2001:db8::3"])) == [False, False, True]
+    assert asyncio.run(refused(["127.0.0.1"] * 5)) == [False] * 4 + [True]
+
+
+def test_of_a_request_with_hundreds_of_thousands_of_mistakes_the_first_is_told() -> None:
+    turn = {"space": "a", "session": "s", "speaker": "A", "text": "x"}
+    many = range(50_000)
+    for request, given in (
+        (TurnToAdd, turn | {"metadata": {str(number): {} for number in many}}),
+        (TurnsToAdd, {"turns": [{"space": number} for number in range(5_000)]}),
+        (Asked, {"question": "x", "speaker": [*many]}),
+        (Asked, {"question": "x", "budget_kinds": {str(number): "x" for number in many}}),
+        (ToForget, {"space": "a", "turn_ids": [*many]}),
+        (ToExplain, {"space": "a", "question": "x", "turn_ids": [*range(50)]}),
+    ):
+        with pytest.raises(ValidationError) as error:
+            request.model_validate(given)
+        assert error.value.error_count() <= 10
+
+
+def test_the_caption_of_an_image_counts_as_the_words_of_a_turn_do() -> None:
+    turn = {"space": "a", "session": "s", "speaker": "A", "text": "x"}
+    assert TurnToAdd.model_validate(turn | {"image_caption": "y" * 40_000}).size == 21
+    with pytest.raises(ValidationError, match="100,001 letters"):
+        TurnToAdd.model_validate(turn | {"image_caption": "y" * 100_001})
+
+
+def test_a_monitor_may_ask_for_the_head_of_health(client: httpx.Client) -> None:
+    answer = client.head("/health")
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
+def test_who_has_no_key_keeps_no_connection(place: Path) -> None:
+    with serving(place, keys=Keyring(KEYS), is_loaded=False) as client:
+        assert client.get("/v1/spaces").headers["Connection"] == "close"

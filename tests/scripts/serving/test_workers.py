@@ -75,3 +75,9 @@ def test_workers_that_cannot_start_end_the_server_with_their_exit_code() -> None
     supervisor, _ = started("2", "refuse")
     supervisor.communicate(timeout=_PATIENCE_S)
     assert supervisor.returncode == 2
+
+
+def test_workers_that_all_end_at_once_are_not_replaced_without_end() -> None:
+    supervisor, _ = started("2", "fail")
+    supervisor.communicate(timeout=_PATIENCE_S)
+    assert supervisor.returncode == 1
