@@ -1,7 +1,7 @@
 """Effect of second passes over a built graph on the results of strategies that learn nothing.
 
     locigraph build --corpus.path locomo10.json --corpus.format locomo --consolidation recorded --store locomo.sqlite
-    python -m benchmarks.second_pass --store locomo.sqlite --corpus locomo10.json --passes classify reflect
+    python -m benchmarks.second_pass --store locomo.sqlite --corpus locomo10.json --passes classify resolve
 
 Each pass runs on a copy of the store, which is kept in the folder of ``--keep``, if given. Every strategy runs all
 questions before and after the pass, with exact search. Prints recall@10 and nDCG@10, their differences with p-values
@@ -26,7 +26,6 @@ from locigraph.assembly.search_parts import SearchParts
 from locigraph.consolidation.classification import Classifier
 from locigraph.consolidation.linking import Linker
 from locigraph.consolidation.merging import Merger, same_names
-from locigraph.consolidation.reflection import Reflector
 from locigraph.consolidation.resolution import CONCEPT_MERGE
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question, SpaceId
@@ -41,7 +40,6 @@ from locigraph.retrieval.text.text_encoder import CachedTextEncoder, plain_and_a
 PASSES: dict[str, Callable[[Store, CachedTextEncoder, SpaceId], object]] = {
     "classify": lambda store, encoder, space: Classifier(store, encoder).run(space),
     "resolve": lambda store, encoder, space: Merger(store, encoder).run(space),
-    "reflect": lambda store, encoder, space: Reflector(store, encoder).run(space),
     "link": lambda store, encoder, space: Linker(store).run(space),
 }
 _METRICS = ("recall@10", "ndcg@10")

@@ -1,4 +1,4 @@
-"""Draws reflections from facts and events, by fixed rules or by a language model: a second pass over a graph.
+"""Has a language model draw reflections from facts and events: a second pass over a graph.
 
 A reflection has ``DERIVED_FROM_FACT`` edges to the facts that support it, and their source turns as its own. It is
 archived when one of these facts is archived or superseded, and erased with any of its turns. Architects never see
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
 from locigraph.consolidation.errors import ReplyFormatError
-from locigraph.consolidation.insights import Insight, insights_of
 from locigraph.consolidation.ledger import Purpose
 from locigraph.consolidation.prompting import ask
 from locigraph.consolidation.replies import Form, named, nonblank_line
@@ -31,7 +30,6 @@ from locigraph.kg.store import Store
 from locigraph.kg.store.remembered import of_space
 from locigraph.kg.times import moment
 from locigraph.kg.types import (
-    Attributes,
     GraphChange,
     NewNode,
     NewRelation,
@@ -105,7 +103,6 @@ class _Draft:
     label: str
     text: str
     facts: tuple[NodeId, ...]
-    attributes: Attributes
     revises: NodeId | None = None
 
 
@@ -144,7 +141,7 @@ class Reflector:
     def run(
         self,
         space: SpaceId,
-        client: ChatClient | None = None,
+        client: ChatClient,
         *,
         retry_failed: bool = False,
         is_stopped: Callable[[], bool] = lambda: False,
@@ -153,8 +150,7 @@ class Reflector:
 
         Args:
             space: The space.
-            client: A language model, which is asked about the facts that no earlier run asked about; reflections made
-                by rules are then archived. None makes reflections by rules from all facts.
+            client: A language model, which is asked about the facts that no earlier run asked about.
             retry_failed: Whether to ask the model again about facts for which its replies were unusable.
             is_stopped: Called before each change; the run ends when it returns true.
 
@@ -165,18 +161,18 @@ class Reflector:
         """
         facts = self._facts(space)
         valid = {facts.seen.ids[row] for row in facts.rows.tolist()}
+        # Earlier versions made some by rules, which had a key; they were of no use.
         untrue = [
             reflection
             for reflection in facts.reflections
-            if "key" not in reflection.node.attributes and not reflection.facts <= valid
+            if "key" in reflection.node.attributes or not reflection.facts <= valid
         ]
-        due = insights_of(facts.seen, facts.rows) if client is None else []
-        total = self._archive(facts, untrue, is_stopped) + self._follow_rules(facts, due, is_stopped)
+        total = self._archive(facts, untrue, is_stopped)
         for failed in self._failed(space) if retry_failed else ():
-            if client is None or is_stopped():
+            if is_stopped():
                 break
             total += self._retry(space, client, failed)
-        while client is not None and not is_stopped():
+        while not is_stopped():
             done = self._ask(space, client)
             if done is None:
                 break
@@ -194,34 +190,6 @@ class Reflector:
             for node in self._store.nodes(space, types=[REFLECTION])
         ]
         return _Facts(seen, np.setdiff1d(seen.active_rows(fact_types()), outdated), tuple(reflections))
-
-    def _follow_rules(self, facts: _Facts, due: Sequence[Insight], is_stopped: Callable[[], bool]) -> Reflected:
-        """Make the rule-based reflections, which have a ``key`` attribute, agree with what the rules give now."""
-        by_key = {
-            str(reflection.node.attributes["key"]): reflection
-            for reflection in facts.reflections
-            if "key" in reflection.node.attributes
-        }
-        wanted = {insight.key: insight for insight in due}
-        # Edges are never removed, so a reflection that lost some of its facts is archived and created again.
-        outdated = [
-            reflection
-            for key, reflection in by_key.items()
-            if key not in wanted or reflection.facts - set(wanted[key].facts)
-        ]
-        total = self._archive(facts, outdated, is_stopped)
-        for key, insight in wanted.items():
-            before = None if by_key.get(key) in outdated else by_key.get(key)
-            if before is not None and (before.node.description, len(before.facts)) == (
-                insight.text,
-                len(insight.facts),
-            ):
-                continue
-            if is_stopped():
-                break
-            revises = None if before is None else before.node.id
-            total += self._write(facts, [_Draft(insight.label, insight.text, insight.facts, {"key": key}, revises)])
-        return total
 
     def _ask(self, space: SpaceId, client: ChatClient) -> Reflected | None:
         """Ask about the next facts; returns None if there are none, or too few while turns are pending."""
@@ -303,7 +271,7 @@ class Reflector:
                     )
                 revised = None if form.revises is None else named(form.revises, insights, what="insight").node.id
                 behind = tuple(seen.ids[row] for row in sorted(rows))
-                drafts.append(_Draft(form.label, form.text, behind, {}, revised))
+                drafts.append(_Draft(form.label, form.text, behind, revised))
             revised_ids = [draft.revises for draft in drafts if draft.revises is not None]
             if len(set(revised_ids)) < len(revised_ids):
                 raise ValueError("a known insight is revised twice; revise it once")
@@ -324,8 +292,7 @@ class Reflector:
                 worded_since(self._store, facts.seen.space, behind),
                 nodes=tuple(
                     NewNode(
-                        ref, REFLECTION, draft.label, draft.text, facts.turns(draft.facts),
-                        attributes=draft.attributes, embedding=vector,
+                        ref, REFLECTION, draft.label, draft.text, facts.turns(draft.facts), embedding=vector
                     )
                     for (ref, draft), vector in zip(new, vectors, strict=False)
                 ),

@@ -69,7 +69,7 @@ COMMANDS = Table(
         Command("classify", "memory", "put events and facts of a graph under categories"),
         Command("resolve", "memory", "merge entities and topics of a graph that mean the same"),
         Command("reflect", "memory", "derive insights that several facts of a graph show together"),
-        Command("link", "memory", "link memories of a graph to their causes and to what they name"),
+        Command("link", "memory", "link memories to causes and to what they name, for magma, tempr and hipporag"),
         Command("adapt", "training", "train an adapter of the text encoder on the questions of a corpus"),
         Command("train", "training", "train graph and query encoder on a built graph"),
         Command("train-reranker", "training", "train a reranker of the best hits on the questions of a corpus"),

@@ -120,6 +120,15 @@ def _check(settings: ModelSettings, max_tokens: int | None, max_cost: float | No
         )
 
 
+def refuse_unasked(settings: ModelSettings, option: str, chosen: str | None) -> None:
+    """Raise LocigraphError if a model is named although what an option chooses asks none."""
+    if settings.model or settings.base_url:
+        raise LocigraphError(
+            f"llm names a language model, but {option} is {chosen!r}, which asks none; set {option} to llm, or leave "
+            "the model out"
+        )
+
+
 def client_if_named(
     stage: str, settings: ModelSettings, *, max_tokens: int | None, max_cost: float | None
 ) -> ChatClient | None:

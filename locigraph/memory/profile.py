@@ -42,9 +42,9 @@ class Statement:
     turn_ids: tuple[TurnId, ...]
 
     def __str__(self) -> str:
-        return self.line(with_space=False)
+        return self._line(with_space=False)
 
-    def line(self, *, with_space: bool) -> str:
+    def _line(self, *, with_space: bool) -> str:
         """The statement with its day and turns, these with the space where two could have turns of one ID."""
         when = "" if self.day is None else f"{self.day}, "
         turns = [f"{self.space}:{turn}" if with_space else turn for turn in self.turn_ids]
@@ -163,7 +163,7 @@ def _within(speaker: str, newest: Sequence[Statement], budget_tokens: int) -> Pr
     used, headings = count_tokens(speaker), set[str]()
     is_joint = _are_joint(newest)
     for each in newest:
-        cost = count_tokens(each.line(with_space=is_joint)) + (
+        cost = count_tokens(each._line(with_space=is_joint)) + (
             0 if each.category in headings else count_tokens(each.category)
         )
         if used + cost > budget_tokens:
@@ -188,7 +188,7 @@ def _lines(speaker: str, statements: Sequence[Statement]) -> Iterator[str]:
         if each.category != heading:
             yield each.category
             heading = each.category
-        yield each.line(with_space=is_joint)
+        yield each._line(with_space=is_joint)
 
 
 def _stated(

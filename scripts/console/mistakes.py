@@ -45,6 +45,7 @@ _TYPES = {
     "<class 'list'>": """a list, such as '["a", "b"]'""",
     "list[str]": """a list, such as '["a", "b"]'""",
     "<class 'dict'>": """values by name, such as '{"a": ...}'""",
+    "dict[str, typing.Any]": """values by name, such as '{"a": ...}'""",
     "dict[str, int]": """numbers by name, such as '{"a": 1}'""",
     "typing.Literal": "one of ",
 }

@@ -9,17 +9,21 @@ import sys
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 from locigraph.assembly.build_context import HybridContext
+from locigraph.consolidation.cassette import Cassette
 from locigraph.consolidation.classification import Classifier
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.linking import Linker
+from locigraph.consolidation.llm import ChatClient, Endpoint
 from locigraph.consolidation.merging import Merger
 from locigraph.consolidation.pipeline import Consolidator
 from locigraph.consolidation.reflection import Reflector
 from locigraph.kg.store import Store
 from locigraph.kg.types import TurnId
+from tests.consolidation.stub_server import Stub, concluded, stub_server
 from tests.fakes import MONDAY, SPACE, FakeEncoder, make_turn, make_turns
 
 ENCODER = FakeEncoder(512)
@@ -37,12 +41,17 @@ def _build_too(store: Store) -> None:
     Consolidator(store, RuleExtractor(), ENCODER, HybridContext(store, ENCODER)).run(SPACE)
 
 
+def _reflect(store: Store) -> None:
+    with TemporaryDirectory() as folder, stub_server(Stub(concluded)) as stub:
+        Reflector(store, ENCODER).run(SPACE, ChatClient(Endpoint(stub.url, "m"), Cassette(Path(folder, "c.sqlite"))))
+
+
 AFTER = 6  # turns that are consolidated before the change
 CHANGES: Mapping[str, Callable[[Store], object]] = MappingProxyType(
     {
         "resolve": lambda store: Merger(store, ENCODER).run(SPACE),
         "classify": lambda store: Classifier(store, ENCODER).run(SPACE),
-        "reflect": lambda store: Reflector(store, ENCODER).run(SPACE),
+        "reflect": _reflect,
         "link": lambda store: Linker(store).run(SPACE),
         "forget": lambda store: store.forget(SPACE, [TurnId("t1"), TurnId("t4")]),
         "forget what is due": lambda store: store.forget(SPACE, [TurnId("t6"), TurnId("t9")]),

@@ -254,6 +254,17 @@ def _spoilt(text: str, fault: str | None, request: dict[str, Any]) -> tuple[str,
     return spoilt.get(fault or "", text), finish, "I cannot help with that." if fault == "refusal" else None
 
 
+def concluded(request: dict[str, Any]) -> Any:
+    """One insight of all facts that a model is asked about, which revises the first known one."""
+    document = json.loads(request["messages"][1]["content"])
+    known = document["known_insights"]
+    revises = known[0]["id"] if known else None
+    ids = [each["id"] for each in [*document["earlier_facts"], *document["new_facts"]]]
+    if len(ids) < 2:
+        return {"insights": []}
+    return {"insights": [{"label": "all", "text": f"Ann does {len(ids)} things.", "facts": ids, "revises": revises}]}
+
+
 def extracted(request: dict[str, Any]) -> Any:
     """What a sensible model might reply: a fact of each longer turn, its topic, and the words of each draft."""
     document = json.loads(request["messages"][1]["content"])

@@ -17,11 +17,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from locigraph.consolidation.extractors.language_model import PlanForm
 from locigraph.consolidation.extractors.rules import RuleExtractor
-from locigraph.consolidation.insights import insights_of
 from locigraph.consolidation.linking import causes_of, mentions_of
 from locigraph.consolidation.llm import _refused_parameter
 from locigraph.consolidation.pipeline import Consolidator
@@ -83,11 +80,6 @@ def _said(name: str, text: str) -> Hit:
     return replace(hit(name, "episode"), text=text)
 
 
-def _insights(text: str) -> object:
-    turns = make_turns(["That."])
-    return insights_of(make_snapshot(turns, [Extra("knowledge_node", text, (0,))]), np.array([1]))
-
-
 def _links(text: str) -> object:
     named = make_snapshot(make_turns(["That.", text]), [Extra("entity", text)])
     return causes_of(named), mentions_of(named, {NodeId("n2"): "person"})
@@ -139,7 +131,6 @@ READERS: dict[str, Callable[[str], object]] = {
     "foreign times": lambda text: [row.translated(text) for row in TIME_WORDS.values()],
     "foreign names": lambda text: [names_a_time(text, language) for language in LANGUAGES.values()],
     "replies": _replied,
-    "insights": _insights,
     "people": named_people,
     "named dates": lambda text: named_dates(text, MONDAY),
     "english": is_english,
@@ -166,7 +157,6 @@ CALLED_BY = {
     "kg.language.dates.time_rules": "dates",
     "kg.language.question_times._rules": "queries",
     "consolidation.change._mention": "consolidation",
-    **{f"consolidation.insights.{name}": "insights" for name in ("_by_person", "_affirmed")},
     "consolidation.linking.mentions_of": "links",
     "consolidation.llm._refused_parameter": "refusal",
     "kg.language.foreign_times.names_a_time": "foreign names",

@@ -94,7 +94,7 @@ def test_every_function_that_makes_a_pattern_is_called_with_long_texts() -> None
 def test_a_pattern_is_found_wherever_a_module_holds_it(held: str) -> None:
     place = {
         "pattern": "locigraph.research.published.magma._WHY[0]",
-        "rows": "locigraph.consolidation.insights.LIST_RULES[1]",
+        "rows": "locigraph.consolidation.extractors.slots._SLOTS[1]",
         "function": "kg.store.commit.sanitize_label",
     }
     assert place[held] in patterns.patterns()

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from unittest.mock import patch
 
 from locigraph.assembly import graphs, opening
-from locigraph.assembly.settings import CorpusSettings, LLMSettings
+from locigraph.assembly.settings import CorpusSettings, LLMSettings, ModelSettings
 from locigraph.kg.embedded_text import TURN_BEFORE, WINDOWS
 from locigraph.kg.errors import LocigraphError
 from locigraph.memory import Memory
@@ -24,7 +24,7 @@ from locigraph.retrieval.text.text_adapter import TextAdapter
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.commands.memory import build, classify, forget, link, recall, reflect, resolve, verify
 from locigraph.scripts.commands.training import average, refresh
-from tests.consolidation.stub_server import Stub, extracted, stub_server
+from tests.consolidation.stub_server import Stub, concluded, extracted, stub_server
 from tests.fakes import FakeEncoder
 from tests.fakes_graph import TEXT_DIM, small_checkpoint
 
@@ -139,6 +139,11 @@ def commands(folder: Path) -> dict[str, Callable[[], None]]:
                 corpus=read, store=store, consolidation="llm", checkpoint=None, llm=models, retry_failed=not rate
             )
 
+    def reflect_by_model() -> None:
+        with stub_server(Stub(concluded)) as stub:
+            model = ModelSettings(base_url=stub.url, model="m", cassette=str(folder / "replies.sqlite"))
+            reflect.reflect(store=store, llm=model)
+
     return {
         "build_by_models": build_by_models,
         "build_by_failing_models": lambda: build_by_models(0.7),  # leaves failed turns, with the replies
@@ -153,7 +158,7 @@ def commands(folder: Path) -> dict[str, Callable[[], None]]:
         "rebuild": lambda: verify.verify(store=store, rebuild=True),
         "classify": lambda: classify.classify(store=store, once=True),
         "resolve": lambda: resolve.resolve(store=store, once=True),
-        "reflect": lambda: reflect.reflect(store=store, once=True),
+        "reflect": reflect_by_model,
         "link": lambda: link.link(store=store, once=True),
         "average": lambda: average.average(
             checkpoints=[checkpoint, str(folder / "other")], output=str(folder / "mean")
@@ -211,7 +216,6 @@ def words(folder: Path) -> dict[str, list[str]]:
         "rebuild": ["verify", "--rebuild=true", store],
         "classify": ["classify", "--once=true", store],
         "resolve": ["resolve", "--once=true", store],
-        "reflect": ["reflect", "--once=true", store],
         "link": ["link", "--once=true", store],
         "refresh": ["refresh", store, checkpoint],
     }

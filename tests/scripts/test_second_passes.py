@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from locigraph.retrieval.text.text_encoder import CachedTextEncoder
 from locigraph.scripts.commands.memory import second_passes
 from locigraph.scripts.commands.memory.second_passes import Stopped, Target
 from tests.consolidation.endpoints import endpoint
+from tests.consolidation.stub_server import Stub, concluded, stub_server
 from tests.fakes_graph import small_checkpoint
 from tests.fakes_models import tiny_text_encoder
 from tests.kg.dumps import dump
@@ -70,37 +72,45 @@ def test_once_classifies_everything_and_a_second_time_changes_nothing(
     assert dump(folder / "g.sqlite") == before
 
 
+@pytest.fixture
+def thinking(tmp_path: Path) -> Iterator[list[str]]:
+    """The options of a model that draws one reflection from all facts."""
+    with stub_server(Stub(concluded)) as stub:
+        yield ["--llm.base_url", stub.url, "--llm.model", "m", "--llm.cassette", str(tmp_path / "c.sqlite")]
+
+
 def test_reflections_are_found_by_v1_at_once_and_from_the_index_once_they_are_there(
-    built: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+    built: tuple[Path, list[str]], thinking: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder, options = built
+    folder = Path(shutil.copytree(built[0], tmp_path / "own"))  # the other tests need facts to ask about
+    options = ["--store", str(folder / "g.sqlite"), "--encoder.cache", str(folder / "cache.sqlite")]
     with MilvusIndex(str(folder / "g.index.db")):  # as in a server, which brings the index up to date itself
-        code, out, error = run(capsys, "reflect", "--once", *options)
+        code, out, error = run(capsys, "reflect", "--once", *thinking, *options)
     assert code == 0, error
     assert "another process has the index open" in out
     with Store(folder / "g.sqlite") as store:
         made = store.nodes(SpaceId("harbor"), types=["reflection"])
     assert made
-    assert f"{len(made)} reflections made" in out
+    assert f"{counted(len(made), 'reflection')} made" in out
     words = ["recall", made[0].description, "--space", "harbor", "--strategy", "v1", *options]
     code, out, error = run(capsys, *words)
     assert (code, " reflection " in out) == (0, True), error
     assert "searched without the index" in out
     assert "run locigraph verify, which writes what is due" in out
-    code, out, error = run(capsys, "reflect", "--once", *options)  # changes nothing, but writes what is due
+    code, out, error = run(capsys, "reflect", "--once", *thinking, *options)  # changes nothing, but writes what is due
     assert (code, "0 reflections made" in out) == (0, True), error
     before = dump(folder / "g.sqlite")
     code, out, error = run(capsys, *words)
     assert (code, " reflection " in out) == (0, True), error
     assert "searched without" not in out
-    code, out, error = run(capsys, "reflect", "--once", *options)
+    code, out, error = run(capsys, "reflect", "--once", *thinking, *options)
     assert (code, "0 reflections made" in out) == (0, True), error
     assert dump(folder / "g.sqlite") == before
 
 
 @pytest.mark.long
 def test_after_each_second_pass_the_indexes_are_up_to_date_and_v2_answers(
-    built: tuple[Path, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    built: tuple[Path, list[str]], thinking: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, options = built
     here = ["--store", str(tmp_path / "g.sqlite"), *options[2:]]
@@ -111,7 +121,7 @@ def test_after_each_second_pass_the_indexes_are_up_to_date_and_v2_answers(
     for command in ("link", "classify", "reflect", "resolve"):
         with Store(tmp_path / "g.sqlite") as store:
             before = store.revision(SpaceId("harbor"))
-        code, out, error = run(capsys, command, *here)
+        code, out, error = run(capsys, command, *here, *(thinking if command == "reflect" else ()))
         assert code == 0, error
         with Store(tmp_path / "g.sqlite") as store:
             assert (store.outbox_size(), store.changed_spaces()) == (0, {})
@@ -152,13 +162,20 @@ def test_an_evaluation_asks_of_a_graph_that_is_linked_by_rules(
 
 @pytest.mark.parametrize("command", ["classify", "link", "reflect", "resolve"])
 def test_a_second_process_of_the_same_command_is_refused(
-    command: str, built: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+    command: str, built: tuple[Path, list[str]], thinking: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, options = built
     with (folder / f"g.sqlite.{command}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        code, _, error = run(capsys, command, "--once", *options)
+        code, _, error = run(capsys, command, "--once", *options, *(thinking if command == "reflect" else ()))
     assert_one_line_and_code_2(code, error, f"another process is running {command} on store")
+
+
+def test_without_a_model_nothing_can_be_concluded(
+    built: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, error = run(capsys, "reflect", *built[1])
+    assert_one_line_and_code_2(code, error, "llm.model is ''; name the model to use")
 
 
 @pytest.mark.parametrize("words", [["--once", "--interval", "3"], ["--interval", "0"]])

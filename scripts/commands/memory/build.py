@@ -61,8 +61,8 @@ def build(
         checkpoint: Checkpoint whose graph embeddings are kept up to date, for v2; ``default`` for the one that the
             store remembers, or the shipped one; null for none.
         llm: Language models, for the extractor ``llm``.
-        max_tokens: Limit on the tokens that these read and write for the graph, including earlier runs; at the limit
-            the command stops with exit code 3, and it continues when it is run again with a higher limit.
+        max_tokens: Limit on the tokens that language models read and write for the graph, including earlier runs; at
+            the limit the command stops with exit code 3, and it continues when it is run again with a higher limit.
         max_cost: The same limit for the cost, in the currency of the prices.
         dry_run: Whether to only report what would be built and what it would cost, without calling models or writing
             anything.
@@ -79,14 +79,17 @@ def build(
     from locigraph.assembly import defaults, exports, graphs, opening
     from locigraph.assembly.batch_jobs import workers_of
     from locigraph.assembly.build_job import BuildJob
-    from locigraph.assembly.language_models import clients_of
+    from locigraph.assembly.language_models import clients_of, refuse_unasked
     from locigraph.assembly.refresh_job import RefreshJob
     from locigraph.assembly.search_parts import indexer_of
+    from locigraph.consolidation.extractors import EXTRACTORS
     from locigraph.kg.schema import EPISODE
     from locigraph.kg.store import Store
     from locigraph.kg.types import Scope
     from locigraph.scripts.console.terminal import printable, spaces_list
 
+    if not EXTRACTORS[consolidation].asks_models:
+        refuse_unasked(llm, "consolidation", consolidation)
     running = workers_of(workers, ray, store, index)
     loaded = _read(corpus, store, redact=redact)
     clients = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)

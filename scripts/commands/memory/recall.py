@@ -90,13 +90,15 @@ def recall(
     from json import dumps
 
     from locigraph.assembly import opening, options
-    from locigraph.assembly.language_models import clients_of
+    from locigraph.assembly.language_models import clients_of, refuse_unasked
     from locigraph.assembly.queries import queries_of
     from locigraph.consolidation.ledger import Ledger
     from locigraph.kg.types import Scope
     from locigraph.memory import Memory
     from locigraph.memory.asked_question import AskedQuestion
 
+    if queries != "llm":
+        refuse_unasked(llm, "queries", queries)
     options.check_named(space, Scope(user, agent))
     asked: dict[str, Any] = {
         "question": question, "space": space, "user": user, "agent": agent, "top_k": top_k,

@@ -18,10 +18,9 @@ def reflect(
     max_cost: float | None = None,
     retry_failed: bool = False,
 ) -> None:
-    """Derive reflections from facts and events, and archive those whose facts are no longer true.
+    """Derive reflections from facts and events by a language model, and archive those whose facts are no longer true.
 
-    Without a language model, rules derive them: what somebody says in several sessions, and lists of things of one
-    kind. May run at the same time as a build. SIGTERM ends it after the current change.
+    May run at the same time as a build. SIGTERM ends it after the current change.
 
     Args:
         store: The graph.
@@ -37,14 +36,14 @@ def reflect(
         max_cost: The same limit for the cost, in the currency of the prices.
         retry_failed: Whether to try again with facts for which the model's replies were unusable.
     """
-    from locigraph.assembly.language_models import client_if_named
+    from locigraph.assembly.language_models import clients_of
     from locigraph.consolidation.reflection import Reflected, Reflector
     from locigraph.kg.embedded_text import TextEncoder
     from locigraph.kg.store import Store
     from locigraph.kg.types import SpaceId
     from locigraph.scripts.commands.memory import second_passes
 
-    client = client_if_named("reflection", llm, max_tokens=max_tokens, max_cost=max_cost)
+    client = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)("reflection")
 
     retries = second_passes.first_passes(retry_failed)
 

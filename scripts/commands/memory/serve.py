@@ -75,8 +75,8 @@ def serve(
             HTTP; keys, limits, host and port then do not apply.
         consolidation: Extractor that builds the graph from added turns: <extractors of added turns>.
         llm: The language models of the extractor ``llm``; additions wait for them.
-        max_tokens: Limit on the tokens that they read and write; at the limit, additions are refused until it is
-            raised.
+        max_tokens: Limit on the tokens that language models read and write; at the limit, additions are refused until
+            it is raised.
         max_cost: The same limit for the cost, in the currency of their prices.
         redact: Whether to replace what looks like a password, key or card number before anything is stored.
     """

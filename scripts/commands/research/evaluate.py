@@ -50,8 +50,8 @@ def evaluate(
         corpus: Conversations and questions.
         consolidation: Extractor that builds the graph: <extractors>.
         llm: Language models, for the extractor ``llm`` and the queries ``llm``.
-        max_tokens: Limit on the tokens that these use. At the limit, the command stops with exit code 3 if the graph is
-            not built yet; afterwards, rules write the remaining queries.
+        max_tokens: Limit on the tokens that language models use. At the limit, the command stops with exit code 3 if
+            the graph is not built yet; afterwards, rules write the remaining queries.
         max_cost: The same limit for the cost, in the currency of the prices.
         strategies: Names of strategies to compare: <strategies>.
         baselines: Strategies against which the first one with graph embeddings (v2, v2-mixing, v2-zero or flat) is
