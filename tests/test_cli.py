@@ -662,6 +662,7 @@ def test_the_main_job_runs_end_to_end_on_a_small_corpus(
         assert store.read_outbox(limit=1) == []
 
 
+@pytest.mark.long
 def test_every_answer_over_a_space_with_pending_or_failed_turns_says_so(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -327,6 +327,7 @@ def waited_out(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Future[tup
         return {fault: pool.submit(outcome, fault, folder) for fault, folder in folders.items()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", OUTAGES)
 def test_a_failure_for_the_moment_is_waited_out(
     fault: str, waited_out: dict[str, Future[tuple[int, int, int]]]

@@ -282,6 +282,7 @@ def test_the_events_of_a_retried_turn_come_between_those_before_and_after_it(sto
     assert edges(store, "PRECEDES") == [("event one", "event two"), ("event two", "event three")]
 
 
+@pytest.mark.long
 @pytest.mark.sqlite
 @given(st.lists(st.integers(0, 2), min_size=2, max_size=6), st.data())
 @settings(max_examples=10)

@@ -79,6 +79,7 @@ def build_around(path: Path, change: str) -> None:
         Consolidator(store, RuleExtractor(), beside.ENCODER, HybridContext(store, beside.ENCODER)).run(SPACE)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", beside.CHANGES)
 def test_what_changes_between_two_turns_is_seen_by_the_next_as_by_a_build_that_begins_then(
     change: str, tmp_path: Path

@@ -199,6 +199,7 @@ def test_the_bundled_corpora_are_complete(
     assert sum(len(c.extractions.facts) for c in corpus.conversations) == facts
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pair", list(itertools.combinations(BUNDLED, 2)))
 def test_no_question_of_one_bundled_corpus_is_in_another(pair: tuple[str, str]) -> None:
     one, other = (load_corpus("jsonl", name) for name in pair)

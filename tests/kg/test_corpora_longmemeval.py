@@ -120,6 +120,7 @@ def test_a_damaged_gz_file_is_refused_by_name(tmp_path: Path) -> None:
             load_corpus("longmemeval", str(path))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not REAL.is_file(), reason=f"the LongMemEval sample is not at {REAL}")
 def test_the_published_questions_find_their_evidence_in_time() -> None:
     corpus = load_corpus("longmemeval", str(REAL))

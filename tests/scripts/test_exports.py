@@ -64,6 +64,7 @@ CHANGED = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", CHANGED)
 def test_a_changed_chat_keeps_each_turn_once_as_first_stored_and_gains_what_is_new(
     change: str, place: Path, capsys: pytest.CaptureFixture[str]
@@ -77,6 +78,7 @@ def test_a_changed_chat_keeps_each_turn_once_as_first_stored_and_gains_what_is_n
     assert built(CHANGED[change]()) == [*SAID, NEW]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", CHANGED)
 def test_a_forgotten_turn_does_not_come_back_with_a_changed_chat(
     change: str, place: Path, capsys: pytest.CaptureFixture[str]

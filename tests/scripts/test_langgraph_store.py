@@ -200,6 +200,7 @@ def test_turns_of_other_kinds_are_no_values_and_a_memory_that_redacts_is_refused
         MemoryStore(memory).put(ANA, "m2", TENNIS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_it_does_what_the_store_of_langgraph_in_memory_does(place: Path, seed: int) -> None:
     def shown(result: Any) -> Any:

@@ -179,6 +179,7 @@ def test_a_graph_that_another_model_goes_on_with_says_so_once_and_knows_both(
     assert "and is continued by architect n " in said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("limit", "low", "high"), [("max_tokens", 5_000, 1_000_000), ("max_cost", 0.005, 1.0)])
 def test_a_limit_stops_between_turns_and_a_higher_one_goes_on(
     limit: str, low: float, high: float, tmp_path: Path
@@ -204,6 +205,7 @@ def test_a_limit_stops_between_turns_and_a_higher_one_goes_on(
         assert {turn for turn, _ in store.spent(part[0].space)} == {turn.turn_id for turn in part[0].turns}
 
 
+@pytest.mark.long
 def test_the_command_builds_stops_with_code_3_and_goes_on(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: str
 ) -> None:

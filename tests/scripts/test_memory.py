@@ -822,6 +822,7 @@ def test_a_strategy_s_own_limits_hold_in_its_contexts(place: Path) -> None:
         assert 900 < words("gaama") <= 1_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", ["v2", "v1", "bm25", "dense", "sum"])
 def test_copies_have_one_place_and_a_view_of_a_speaker_none_of_anothers_words(place: Path, strategy: str) -> None:
     copies = [SALE | {"text": "Who bought the bike, Bo or Tom?", "speaker": "Eve"} for _ in range(12)]
@@ -1082,6 +1083,7 @@ SOME_DATED: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gone", [[], ["t1"], ["t1", "t3"], ["t5"]])
 def test_undated_sessions_one_turn_at_a_time_and_some_forgotten_give_the_graph_of_the_rest_at_once(
     place: Path, gone: list[str]

@@ -37,6 +37,7 @@ def filled(memory: Memory, count: int = 20) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", PLAIN)
 def test_in_every_strategy_a_filter_leaves_what_satisfies_it_and_as_many_as_asked_for(
     strategy: str, place: Path

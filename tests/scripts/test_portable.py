@@ -96,6 +96,7 @@ BROKEN: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", BROKEN)
 def test_a_broken_file_is_refused_by_its_place_and_changes_nothing(how: str, filled: Path, tmp_path: Path) -> None:
     change, named = BROKEN[how]

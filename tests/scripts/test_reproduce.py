@@ -26,6 +26,7 @@ def weights(folder: Path, **values: list[float]) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["default", "mixing", "reranker", "text", "mpnet/text", "mpnet/default"])
 def test_every_shipped_model_has_a_recipe_whose_commands_can_be_read(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -83,6 +83,7 @@ def turns_of(space: SpaceId) -> Sequence[Turn]:
     return [turn for turn in TURNS if turn.space == space]
 
 
+@pytest.mark.long
 def test_conversations_go_side_by_side_their_turns_in_order_and_make_the_same_graphs(
     expected: list[Any], tmp_path: Path
 ) -> None:

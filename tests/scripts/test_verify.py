@@ -27,6 +27,7 @@ from tests.faults.workbench import FakeCachedEncoder
 from tests.scripts.test_memory import SALE, opened, unlogged
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("collection", "named"), [(DESCRIPTIONS, "ana"), (GRAPH_ALIAS, "ana graph embeddings")], ids=["words", "v2"]
 )

@@ -79,6 +79,7 @@ def test_the_model_is_asked_only_for_what_has_changed(place: Path) -> None:
         assert len(seen) == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("write", "fault"),
     [

@@ -549,6 +549,7 @@ def learn(trained: GraphRetrieval, folder: Path, train: Sequence[SpaceExample], 
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("encoder", list(GRAPH_ENCODERS))
 def test_each_encoder_learns_to_read_facts_and_does_so_on_a_space_it_never_saw(encoder: str, tmp_path: Path) -> None:
     trained = network(encoder)
@@ -576,6 +577,7 @@ def test_attention_alone_learns_which_neighbours_to_read(tmp_path: Path) -> None
     assert losses[1] < 0.95 * losses[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("encoder", list(GRAPH_ENCODERS))
 def test_a_whole_training_ranks_held_back_questions_better_than_the_untrained_model(
     encoder: str, tmp_path: Path

@@ -58,6 +58,7 @@ def test_the_language_of_nearly_all_turns_of_the_corpus_in_six_languages_is_know
     assert len(wrong) <= 4, wrong
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("corpus", "most"), [("threads", 0), ("voices", 8), ("duets", 6), ("projects", 10)])
 def test_english_dialogue_is_not_taken_for_another_language(corpus: str, most: int) -> None:
     # Six of the turns of voices are in Dutch or Swedish; ten of projects quote letters in other languages.

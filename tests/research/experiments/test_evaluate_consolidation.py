@@ -66,6 +66,7 @@ def test_a_model_is_judged_beside_rules_and_records_with_what_it_cost(
     assert json.loads(Path("out/consolidation.json").read_text())["rows"] == rows
 
 
+@pytest.mark.long
 def test_a_replay_shows_what_the_recorded_replies_took_or_that_it_is_unknown(
     command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

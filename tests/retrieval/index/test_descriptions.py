@@ -246,6 +246,7 @@ def test_verify_compares_what_a_row_says_beside_its_vector(
     assert indexer.verify() == [Difference(SPACE, 0, 0, 1)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", ["emptied", "truncated", "flipped"])
 def test_an_index_damaged_in_any_file_is_made_anew_by_a_rebuild_and_by_a_forgetting(
     damage: str, store: Store, tmp_path: Path
