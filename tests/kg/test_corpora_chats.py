@@ -674,3 +674,45 @@ def test_a_list_in_the_place_of_jsonl_is_told_how_to_become_lines(tmp_path: Path
     chats = json.dumps([{"conversation_id": "a", "sessions": []}], indent=indent)
     with pytest.raises(CorpusFormatError, match=r"jq -c '[.]\[\]' writes each member on a line"):
         load_corpus("jsonl", written(tmp_path, "chats.jsonl", chats))
+
+
+def test_contacts_with_a_quotation_mark_within_their_name_speak(tmp_path: Path) -> None:
+    corpus = whatsapp_chat(
+        tmp_path, 'ד"ר כהן: שלום', "Tom 6'2\": I am tall", 'Bo "the cook" Ek: Hi', 'Ana named it "A: B"'
+    )
+    assert [speaker for _, speaker, _ in said(corpus)] == ['ד"ר כהן', "Tom 6'2\"", 'Bo "the cook" Ek']
+
+
+def test_of_media_with_a_caption_the_caption_is_read(tmp_path: Path) -> None:
+    corpus = whatsapp_chat(
+        tmp_path,
+        "Ana: Our hotel \u200e<attached: 00000012-PHOTO-2024-03-12-18-40-12.jpg>",
+        "Ana: The pool is heated \u200eimage omitted",
+        "Ana: contract.pdf • \u200e12 pages \u200edocument omitted",
+        "Ana: IMG-20240312-WA0001.jpg (file attached)\nOur new kitchen",
+        "Ana: Das Zimmer \u200eBild weggelassen",
+    )
+    assert [text for _, _, text in said(corpus)] == ["Our hotel", "The pool is heated", "Our new kitchen", "Das Zimmer"]
+
+
+def test_what_the_app_says_in_the_name_of_a_contact_or_group_is_no_turn(tmp_path: Path) -> None:
+    corpus = whatsapp_chat(
+        tmp_path,
+        "Trip: Rome: \u200eMessages and calls are end-to-end encrypted.",
+        "Ana: Missed voice call",
+        "Ana: Waiting for this message. This may take a while.",
+        "Ana: <View once voice message omitted>",
+        "Анна: Данное сообщение удалено",
+        "Ana: Missed voice call from the bank",
+    )
+    assert [text for _, _, text in said(corpus)] == ["Missed voice call from the bank"]
+
+
+def test_marks_of_sources_in_an_answer_of_chatgpt_are_left_out(tmp_path: Path) -> None:
+    export = chatgpt_export()
+    cited = "\ue200cite\ue202turn0search0\ue201【12†source】"
+    marked = f'In \ue200entity\ue202["city","Paris","capital"]\ue201 it rains. {cited}'
+    text = json.dumps(export).replace("In Belgium.", json.dumps(marked)[1:-1])
+    assert "turn0search0" in text
+    corpus = load_corpus("chatgpt", written(tmp_path, "conversations.json", json.loads(text)))
+    assert "In Paris it rains. " in [text for _, _, text in said(corpus)]

@@ -86,6 +86,11 @@ def test_a_discord_channel_is_read_with_the_names_that_it_shows(tmp_path: Path) 
         ("Rowers plans", "Ana", "Row at six."),
     ]  # fmt: skip
     assert len(corpus.notes) == 4
+    passed_on = {"id": "16", "type": "Default", "timestamp": at, "content": "", "author": ana}
+    channel["messages"] = [passed_on | {"forwardedMessage": {"content": "We move to Berlin."}}]
+    assert (
+        said(load_corpus("discord", written(tmp_path, "passed.json", channel)))[0][2] == "Forwarded: We move to Berlin."
+    )
     channel["guild"] = {"id": "0", "name": "Direct Messages"}
     assert load_corpus("discord", written(tmp_path, "direct.json", channel)).conversations[0].space == "plans"
 
@@ -282,6 +287,9 @@ def test_no_line_of_a_reply_in_imessage_is_put_into_the_mouth_of_who_is_answered
             "On Friday I sold the boat and then my boss wrote:\n> Stay.\n",
             "On Friday I sold the boat and then my boss wrote:",
         ),
+        ("Ja.\n\nVon: Ana Ruiz\nGesendet: Montag\nAn: b\n\nIch wohne in Rom.\n", "Ja."),
+        ("Yes.\n\n*From:* Ana Ruiz\n*Sent:* Monday\n\nI live in Rome.\n", "Yes."),
+        ("Oui.\n\nDe : Ana Ruiz\nDate : lundi\n\nJe vis en Italie.\n", "Oui."),
         ("Yes.\n\n-----Original Message-----\nFrom: Ana\nSent: Monday\n\nI live in Rome.\n", "Yes."),
     ],
 )
@@ -428,3 +436,25 @@ def test_a_turn_that_no_store_could_hold_costs_an_export_that_turn_alone(tmp_pat
     corpus = load_corpus("messages", written(tmp_path, "talk.json", talk))
     assert [text for _, _, text in said(corpus)] == ["I sold the oboe."]
     assert corpus.notes[0].startswith("skipped turns that cannot be stored: 1, the first: ")
+
+
+def test_what_the_app_of_claude_says_in_place_of_tools_is_no_turn(tmp_path: Path) -> None:
+    note = "```\nThis block is not supported on your current device yet.\n```"
+    message = {"uuid": "a", "sender": "assistant", "text": note, "content": [{"type": "tool_use", "name": "search"}]}
+    asked = {"uuid": "b", "sender": "human", "text": "Read this"}
+    corpus = load_corpus("claude", written(tmp_path, "c.json", [{"uuid": "c1", "chat_messages": [asked, message]}]))
+    assert [text for _, _, text in said(corpus)] == ["Read this"]
+
+
+def test_attachments_and_reactions_of_imessage_are_not_words(tmp_path: Path) -> None:
+    path = "/Users/ana/Library/Messages/Attachments/ab/IMG_1.HEIC"
+    head = "May 17, 2022  5:{}:00 PM\nAna Ruiz\n"
+    text = "\n\n".join(
+        [
+            head.format("01") + path,
+            head.format("02") + f"{path}\nOur dog",
+            head.format("03") + "Hi\nReactions:\nLoved by Me",
+        ]
+    )
+    corpus = load_corpus("imessage", written(tmp_path, "Ana.txt", f"{text}\n"))
+    assert [said_ for _, _, said_ in said(corpus)] == ["Our dog", "Hi"]

@@ -37,6 +37,9 @@ def test_sentences_end_at_marks_and_lines() -> None:
         ("I really, really love it; I never watch TV", "Ann really, really loves it; Ann never watches TV"),
         ("Did I mention that I go there?", "Did Ann mention that Ann goes there?"),
         ("I just put it there and I can swim", "Ann just put it there and Ann can swim"),
+        ("Act I bored me", "Act I bored Ann"),
+        ("King Charles I was beheaded, my teacher said", "King Charles I was beheaded, Ann's teacher said"),
+        ("Oh my god, I fell", "Oh my god, Ann fell"),
     ],
 )
 def test_the_first_person_becomes_the_speaker(said: str, told: str) -> None:
@@ -73,3 +76,10 @@ def test_a_name_made_of_the_words_of_the_first_person_is_put_in_once() -> None:
 
 def test_a_verb_in_y_agrees_by_the_letter_before_it() -> None:
     assert in_third_person("I study and I pay, and I buy tea", "Ann") == "Ann studies and Ann pays, and Ann buys tea"
+
+
+def test_inches_are_no_quotation() -> None:
+    told = [own for _, own in unquoted(['I bought a 27" monitor.', "I live in Rome."])]
+    assert told == ["I bought a 27  monitor.", "I live in Rome."]
+    quoted = [own.split() for _, own in unquoted(['He said "call at 5".', "I do."])]
+    assert quoted == [["He", "said", "."], ["I", "do."]]

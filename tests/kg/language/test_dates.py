@@ -382,6 +382,9 @@ def test_a_month_has_the_year_that_is_named_or_that_of_the_tense(text: str, spok
         "Monday is my day off.", "I worked every other Friday.", "He left the following Monday.",
         "I counted them: 12 may be missing.", "Of the guests, 3 may not come.", "A loan at 4.9 APR.",
         "I met Jan 3 times.", "The sun was hot", "I like Fri", "It cost 1.5.2 or so", "version 10.11.20205",
+        "I paid a deposit of 2000 euros.", "a crowd of 2000 people", "It depends on sun and rain.", "on sun protection",
+        "I last sat for an exam", "Coming in late may annoy my boss.", "early may help", "The cake was made by April.",
+        "We play tennis on Friday nights.", "in may not",
     ],
 )  # fmt: skip
 def test_verbs_numbers_and_days_of_every_week_are_no_dates(text: str) -> None:
@@ -405,6 +408,39 @@ def test_a_question_may_write_a_date_in_short(short: str, full: str) -> None:
 
 def test_short_names_of_people_in_a_question_are_no_months() -> None:
     assert calendar_parts("Did Jan tell Mar about Dec?") == []
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What did June say about the trip?", "What did April buy?", "What does Tom think this may cost?",
+        "Where did they march?", "How late may I call?", "Is August coming?",
+    ],
+)  # fmt: skip
+def test_people_and_verbs_that_are_called_like_months_are_none_in_a_question(question: str) -> None:
+    assert calendar_parts(question) == []
+
+
+@pytest.mark.parametrize(
+    ("question", "months"),
+    [
+        ("What happened in June?", [6]), ("What did she do on June 9?", [6]), ("Who led the April workshop?", [4]),
+        ("What did Ana do last August?", [8]), ("What happened between March and May?", [3, 5]),
+        ("June or July?", [6, 7]), ("What did they do on 3 March?", [3]), ("What about May 2023?", [5]),
+        ("What did she say in early March?", [3]), ("Did it end before April?", [4]),
+    ],
+)  # fmt: skip
+def test_months_that_are_also_names_are_months_beside_words_for_times(question: str, months: list[int]) -> None:
+    assert [part.month for part in calendar_parts(question)] == months
+
+
+def test_a_year_after_of_is_one_where_it_is_no_sum() -> None:
+    for text in ("The summer of 2010 was hot.", "the class of 2010", "the flood of 2010", "the start of 2010"):
+        assert [(each.first, each.last) for each in resolve_times(text, None)] == [
+            (date(2010, 1, 1), date(2010, 12, 31))
+        ]
+    assert len(resolve_times("the class of 2000", None)) == 1
+    assert len(resolve_times("We met on Sat at noon.", date(2024, 5, 15))) == 1
 
 
 @pytest.mark.parametrize("word", ["launched", "rewas", "unwent", "overate"])

@@ -19,6 +19,13 @@ _SAID_ON = date(2024, 5, 15)
     [
         ("Ich war letzten Samstag beim Arzt.", "2024-05-11"),
         ("Vor drei Tagen haben wir den Hund abgeholt.", "2024-05-12"),
+        ("Heute vor einem Jahr haben wir geheiratet.", "2023-05-15"),
+        ("二十年前我在北京住过很久。", "2004-01-01 2004-12-31"),
+        ("三十五年前他来了。", "1989-01-01 1989-12-31"),
+        ("十五天前我买了书。", "2024-04-30"),
+        ("二十日前に引っ越しました。", "2024-04-25"),
+        ("去年5月3日我们结婚了。", "2023-05-03"),
+        ("昨年の5月3日に結婚しました。", "2023-05-03"),
         ("Wir ziehen am 14. März 2025 um.", "2025-03-14"),
         ("Am 3.5. war die Prüfung, ich habe bestanden.", "2024-05-03"),
         ("Ich fliege in zwei Wochen nach Rom.", "2024-05-27 2024-06-02"),
@@ -70,6 +77,11 @@ def test_a_turn_s_time_is_resolved_in_its_language(text: str, days: str) -> None
         "Jeden Montag gehe ich schwimmen.",
         "Tous les lundis je vais à la piscine.",
         "Elle a le mal de mer.",
+        "120天前我到了那里。",
+        "100年前に建てられた寺です。",
+        "1000年前の話です。",
+        "大前天我去了那里。",
+        "上上周我们见面了。",
     ],
 )
 def test_words_that_name_no_day_or_an_unclear_one_are_left(text: str) -> None:
