@@ -69,11 +69,11 @@ class DistilledTraining(GraphTraining):
 
     def training_step(self, batch: SpaceExample | TrainingSpace, batch_idx: int) -> Tensor:
         """The loss on one space, whose questions and turns must all be in the step."""
-        example = batch.step(self._generator)
+        example = batch.step(self._generator).to(self.device)
         if example.questions is None:
             return 0.0 * self.log_scale
         logits = self._rank(example.questions, self.network.nodes(example.inputs))
-        target = self._teacher[example.name]
+        target = self._teacher[example.name].to(self.device)
         learnt = -(target * F.log_softmax(logits, dim=1)).sum(1).mean()
         loss = (1 - self._share) * multi_positive_loss(logits, example.positive) + self._share * learnt
         self._log_part("ranking", loss)

@@ -141,7 +141,7 @@ class Reflector:
     def run(
         self,
         space: SpaceId,
-        client: ChatClient,
+        client: ChatClient | None,
         *,
         retry_failed: bool = False,
         is_stopped: Callable[[], bool] = lambda: False,
@@ -150,7 +150,8 @@ class Reflector:
 
         Args:
             space: The space.
-            client: A language model, which is asked about the facts that no earlier run asked about.
+            client: A language model, which is asked about the facts that no earlier run asked about; with None nothing
+                is derived, and only what is no longer true is archived.
             retry_failed: Whether to ask the model again about facts for which its replies were unusable.
             is_stopped: Called before each change; the run ends when it returns true.
 
@@ -168,6 +169,8 @@ class Reflector:
             if "key" in reflection.node.attributes or not reflection.facts <= valid
         ]
         total = self._archive(facts, untrue, is_stopped)
+        if client is None:
+            return total
         for failed in self._failed(space) if retry_failed else ():
             if is_stopped():
                 break

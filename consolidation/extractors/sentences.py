@@ -25,11 +25,9 @@ _ENDINGS = {
     "i'm": " is", "i am": " is", "i've": " has", "i have": " has", "i'd": " would", "i'll": " will", "i was": " was",
     "i": "", "myself": "", "my": "'s", "mine": "'s", "me": "",
 }  # fmt: skip
-_BEFORE_NUMERALS = (
-    "War", "Type", "Part", "Chapter", "Phase", "Stage", "Level", "Volume", "Section", "Class", "Act", "Scene", "Book",
-    "Charles", "Elizabeth", "Francis", "Otto", "Napoleon", "Nicholas",
-)  # fmt: skip
+_BEFORE_NUMERALS = ("War", "Type", "Part", "Chapter", "Phase", "Stage", "Level", "Volume", "Section", "Class")
 _NUMBERED = "".join(rf"(?<!\b{word} )" for name in _BEFORE_NUMERALS for word in (name, name.lower()))
+_NUMBERED += "".join(rf"(?<!\b{word} )" for word in ("Act", "Scene"))
 # "mine" is a pronoun in "a friend of mine", "that's mine" and "Mine is red", and a noun in "a salt mine".
 _BEFORE_MINE = "|".join(rf"(?<=\b{word} )" for word in ("of", "is", "are", "was", "were", "than", "like", "me"))
 _MINE = (
@@ -39,7 +37,7 @@ _MINE = (
 # Longest first, so that "I'm" is not read as "I"; in one pass, so that words of an inserted name are not replaced.
 _REPLACED_WORDS = re.compile(
     rf"\b(?<!/)(?:{_NUMBERED}(?:I['’](?:m|ve|d|ll)|I am|I have|I was|I)(?![/.-]\w)|[Mm]yself"
-    rf"|(?<!\b[Oo]h )[Mm]y(?! (?:god|goodness)\b)|{_MINE}|[Mm]e)\b"
+    rf"|[Mm]y(?! (?:god|goodness|gosh)\b)|{_MINE}|[Mm]e)\b"
 )
 # What follows "I'd" where it means "I had".
 _HAD = re.compile(

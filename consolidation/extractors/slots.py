@@ -165,8 +165,8 @@ _NO_PLACE = frozenset(
         "operations", "accounting", "it", "research", "development", "security", "linux", "windows", "macos", "mac",
         "android", "ios", "gmail", "outlook", "python", "github", "gitlab", "slack", "teams", "zoom", "chrome",
         "firefox", "ubuntu", "fedora", "debian", "notion", "excel", "java", "rust", "iphone", "obsidian", "evernote",
-        "figma", "spotify", "netflix", "trello", "jira", "discord", "telegram", "whatsapp", "premium", "row", "seat",
-        "gate", "platform", "table", "stage", "chapter", "part", "birkenstocks",
+        "figma", "spotify", "netflix", "trello", "jira", "discord", "telegram", "whatsapp", "premium",
+        "birkenstocks",
     )
 )  # fmt: skip
 _NO_PLACE_AFTER = frozenset(["time", "plus", "pro", "premium"])
@@ -174,7 +174,7 @@ _NO_PLACE_AFTER = frozenset(["time", "plus", "pro", "premium"])
 _NO_MOVE = re.compile(
     r"\bfor (?:my|our|the|all) (?:\w+ )?(?:drawings?|designs?|sketch\w*|mails?|e-?mails?|notes?|photos?|writing|music"
     r"|backups?|calendar|hosting|blog|site|website|spreadsheets?|documents?|files|code|invoices)\b"
-    r"|,? (?:since )?(?:it|which) (?:keeps|syncs|stores|exports|costs|is (?:cheaper|faster|free|open))\b"
+    r"|,? (?:since )?(?:it|which) (?:keeps|syncs|stores|exports)\b"
     r"|\bbecause (?:my|our|the) (?:old |last |other )?(?:plan|provider|carrier|contract|subscription|app)\b",
     re.IGNORECASE,
 )

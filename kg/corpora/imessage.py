@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import takewhile
 from pathlib import Path
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
@@ -20,9 +19,10 @@ from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import SpaceId
 
 _TIME = re.compile(r"([A-Z][a-z]{2} \d{2}, \d{4}) {1,2}(\d{1,2}:\d{2}:\d{2} [AP]M)( \([^()]{1,100}\))?(.*)")
-_REACTIONS = ("Tapbacks:", "Reactions:")  # the latter in older exports
-_ATTACHMENT = re.compile(r"(?:~?/.{0,300}/)?[Aa]ttachments/.{1,300}\.\w{1,5}")
 _REPLY = "This message responded to an earlier message."
+# Below either of these, which somebody may also have written.
+_REACTIONS = re.compile(r"\n(?:Tapbacks|Reactions):((?:\n\w[^\n]{0,30} by [^\n]{1,200})+)\n*\Z|\nTapbacks:\n[^\0]*\Z")
+_ATTACHMENT = re.compile(r"(?:~?/.{0,300}/[Aa]ttachments|attachments/\d{1,9})/.{1,300}\.\w{1,5}")
 
 
 def read(path: str) -> Corpus:
@@ -92,8 +92,8 @@ def _said(path: str, number: int, lines: list[str], skipped: Skipped, names: Con
         skipped.count("notices")
         return
     speaker, *rest = [line.strip() for line in lines[1:] if line.strip() != _REPLY] or [""]
-    written = takewhile(lambda line: line not in _REACTIONS, rest)
-    text = "\n".join(line for line in written if not _ATTACHMENT.fullmatch(line)).strip()
+    text = _REACTIONS.sub("", "\n".join(["", *rest]))
+    text = "\n".join(line for line in text.split("\n") if not _ATTACHMENT.fullmatch(line)).strip()
     if not speaker or not text:
         skipped.count("messages without text")
         return

@@ -62,8 +62,8 @@ _OMITTED = frozenset(
 )  # fmt: skip
 # Names of attached files begin with eight digits on iOS.
 _ATTACHED = (
-    r"\S{1,120} \((?:file attached|Datei angehängt|archivo adjunto|fichier joint|file allegato|arquivo anexado"
-    r"|ficheiro anexado|bestand bijgevoegd)\)"
+    r"(?:\S{1,120}|[^\n]{1,120}\.\w{1,5}) \((?:file attached|Datei angehängt|archivo adjunto|fichier joint"
+    r"|file allegato|arquivo anexado|ficheiro anexado|bestand bijgevoegd)\)"
 )
 _MEDIA = re.compile(
     r"<[^<>\d]{1,20}\d{8}-[^<>]{1,255}>|<View once [^<>]{1,40}>"
@@ -71,10 +71,10 @@ _MEDIA = re.compile(
     re.IGNORECASE,
 )
 # Beside a caption: a file's name on Android, what iOS writes after it.
+_OMITTED_ON_IOS = r"(?:omitted|weggelassen|omitid[oa]|absente?|omess[oa]|ocultad[oa]|weggelaten)"
 _BESIDE_CAPTION = re.compile(
-    rf"\A{_ATTACHED}\n"
-    rf"|(?:[^\n•]{{1,255}} • )?(?:{_MARK}\d{{1,6}} \w{{1,12}} )?{_MARK}(?:<[^<>\n]{{1,300}}>"
-    r"|[^\n<>]{1,30} (?:omitted|weggelassen|omitid[oa]|absente?|omess[oa]|ocultad[oa]|weggelaten))\Z",
+    rf"\A{_MARK}?{_ATTACHED}\n|{_MARK}<[^<>\n]{{1,300}}>\Z|{_MARK}[^\n<>{_MARK}]{{1,30}} {_OMITTED_ON_IOS}\Z"
+    rf"|(?:\A|{_MARK})[^\n•{_MARK}]{{1,255}} • {_MARK}\d{{1,6}} \w{{1,12}} {_MARK}[^\n<>]{{1,30}} {_OMITTED_ON_IOS}\Z",
     re.IGNORECASE,
 )
 _DELETED = (
@@ -89,10 +89,9 @@ _EDITED = re.compile(
     r"<(?:This message was edited|Diese Nachricht wurde bearbeitet\.?|Se editó este mensaje\.?"
     r"|Ce message a été modifié|Questo messaggio è stato modificato|Mensagem editada|Dit bericht is bewerkt)>\Z"
 )
-# iOS marks them, after the name of the group that may hold ": "; on Android only their words tell.
+# iOS marks them; on Android only their words tell.
 _OF_APP = re.compile(
-    rf"(?:[^\n:]{{1,60}}: )?{_MARK}(?!<)"
-    r"|(?:Waiting for this message|live location shared|Missed (?:group )?(?:voice|video) call)"
+    rf"{_MARK}(?!<)|(?:Waiting for this message|live location shared|Missed (?:group )?(?:voice|video) call)"
     r"(?:\. This may take a while)?\.?\Z"
 )
 _DAY = timedelta(days=1)
@@ -170,7 +169,7 @@ def _not_said(words: str) -> str:
         return "deleted messages"
     if not text or _MEDIA.fullmatch(text) or text.strip("<>").casefold() in _OMITTED:
         return "media and empty messages"
-    return "notices of the app" if _OF_APP.match(words) else ""
+    return "notices of the app" if _OF_APP.match(_BESIDE_CAPTION.sub("", words)) else ""
 
 
 def _messages(path: str, skipped: Skipped) -> Iterator[_Message]:

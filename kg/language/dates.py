@@ -34,11 +34,14 @@ _MONTH = rf"({'|'.join(MONTHS)})"
 _SHORT_MONTH = rf"({'|'.join([*MONTHS, 'sept', *(month[:3] for month in MONTHS)])})\.?"
 _WEEKDAY = rf"({'|'.join(WEEKDAYS)})"
 # Short forms, of which some are words of their own, so that they count only after "last", "next" and the like.
+_SHORT_WEEKDAY = rf"({'|'.join(WEEKDAYS)}|mon|tues?|wed|thu(?:rs?)?|fri|sat|sun)\b\.?"
+# After "on", where "sun" and "sat" may be words: "it depends on sun and rain".
 _AFTER_A_WEEKDAY = (
-    r" ?[^\w ]| ?$| (?:at|around|about|i|we|he|she|they|you|when|because|but|so|if|morning|afternoon|evening|night|\d)"
-    r"| (?:and|or) (?:mon|tue|wed|thu|fri|sat|sun)"
+    r" ?[^\w ]| ?$| (?:at|around|about|for|with|after|before|my|our|i|we|he|she|they|you|when|because|but|so|if|morning"
+    r"|afternoon|evening|night|\d)| (?:and|or) (?:mon|tue|wed|thu|fri|sat|sun)"
 )
-_SHORT_WEEKDAY = rf"({'|'.join(WEEKDAYS)}|tues?|thu(?:rs?)?|fri|(?:mon|wed|sat|sun)(?={_AFTER_A_WEEKDAY}))\b\.?"
+_ON_SHORT_WEEKDAY = rf"({'|'.join(WEEKDAYS)}|tues?|thu(?:rs?)?|fri|(?:mon|wed|sat|sun)(?={_AFTER_A_WEEKDAY}))\b\.?"
+_NO_SUBJECT = "".join(rf"(?<!\b{word} )" for word in ("i", "we", "he", "she", "they", "you"))  # "I last sat there"
 # Words before a weekday that make it no particular day ("every Monday", "by Monday"), or are part of other rules.
 _NO_DAY_AFTER = "".join(
     rf"(?<!\b{word} )"
@@ -60,10 +63,8 @@ _BEFORE_A_DAY = re.compile(
     r"|our|my|born|due|starting|ending) )$"
 )
 _COUNTED = re.compile(r" (?:times|things|people|beers?|miles|kids|days|weeks|hours|minutes)\b")
-_MAY = re.compile(
-    r" (?:be|not|have|also|still|well|never|come|need|want|go|take|get|seem|enter|leave|stay|join|help|cost|cause|make"
-    r"|annoy|hurt|work|happen|look|sound|feel|lead|mean|even|actually|only|just)\b"
-)
+_MAY = re.compile(r" (?:be|not|have|also|still|well|never|come|need|want|go|take|get|seem|enter|leave|stay|join)\b")
+_LATE_MAY = re.compile(rf"{_MAY.pattern}| (?:help|cost|cause|make|annoy|hurt|work|happen|look|sound|feel|lead|mean)\b")
 # Months that are people too: "made by April".
 _MADE_BY = re.compile(
     r"\b(?:made|written|told|given|sent|drawn|built|sung|taken|painted|baked|cooked|sat|stood|stopped|chosen|led"
@@ -88,16 +89,13 @@ _NO_DATE = (
 )
 # Not a date of another year: "7 May 2019", "7 May '19".
 _NO_YEAR = r"(?!,? (?:\d{4}|['’]\d\d))"
-_PART_OF_YEAR = (
-    "(?:"
-    + "|".join(
-        rf"(?<=\b{part} )"
-        for part in (
-            "spring", "summer", "autumn", "fall", "winter", "start", "beginning", "middle", "end", "rest", "half",
-            "most", "part", "class", "season", "year", "quarter", "christmas", "easter", "crisis", "flood", "war",
-        )
+# Words before "of 2000" that make it a number.
+_NO_SUM = "".join(
+    rf"(?<!\b{word} )"
+    for word in (
+        "deposit", "total", "sum", "height", "length", "depth", "distance", "crowd", "population", "budget", "price",
+        "cost", "rent", "salary", "fee", "loan", "limit", "maximum", "minimum", "average", "weight", "audience",
     )
-    + ")"
 )  # fmt: skip
 _MEASURED = (
     r"(?:euros?|dollars?|pounds?|francs|yen|people|words|pages|steps|calories|kcal|feet|miles|metres|meters|kilometres"
@@ -251,9 +249,7 @@ def time_rules() -> tuple[Rule, ...]:
         ),
         (rf"\b{_SHORT_MONTH},? (?:of )?{year}\b", lambda m, _: _month(int(m[2]), _month_number(m[1]))),
         (rf"\b(?:in|since|during) {year}\b", lambda m, _: _year(int(m[1]))),
-        # "a deposit of 2000 euros" is no year; a round number is one only of a time.
-        (rf"\b{_PART_OF_YEAR}of {year}\b", lambda m, _: _year(int(m[1]))),
-        (rf"\bof (?!..[05]0){year}\b(?! {_MEASURED})", lambda m, _: _year(int(m[1]))),
+        (rf"\b{_NO_SUM}of {year}\b(?! {_MEASURED})", lambda m, _: _year(int(m[1]))),
     ]
     relative: list[tuple[str, Reader]] = [
         (r"\b(today|this morning|this afternoon|this evening|tonight|just now|earlier today)\b", lambda m, d: (d, d)),
@@ -303,9 +299,9 @@ def time_rules() -> tuple[Rule, ...]:
             lambda m, d: _month(d.year + _STEPS[m[1]], _month_number(m[2])),
         ),
         (r"\bthis past weekend\b", lambda m, d: _weekend(d, -1)),
-        (rf"\b(?:last|past|this past) {_SHORT_WEEKDAY}{_NO_DATE}", lambda m, d: weekday_from(d, m[1], -1)),
+        (rf"\b{_NO_SUBJECT}(?:last|past|this past) {_SHORT_WEEKDAY}{_NO_DATE}", lambda m, d: weekday_from(d, m[1], -1)),
         (
-            rf"\bon {_SHORT_WEEKDAY}{_NO_DATE}",
+            rf"\bon {_ON_SHORT_WEEKDAY}{_NO_DATE}",
             lambda m, d: weekday_from(d, m[1], 1 if _tense_around(m) == "future" else -1),
         ),
         (
@@ -417,10 +413,11 @@ def _is_verb(match: re.Match[str], month: str) -> bool:
 
 
 def _is_no_month(match: re.Match[str]) -> bool:
-    """Whether a month after a preposition is a verb or a person: "coming in may annoy him", "made by April"."""
+    """Whether a month after a preposition is a verb or a person: "coming in late may annoy him", "made by April"."""
     text = match.string
     before = text[max(0, match.start() - _NEARBY) : match.end()]
-    return bool((match[1] == "may" and _MAY.match(text, match.end())) or _MADE_BY.search(before))
+    is_verb = match[0] in ("early may", "late may") and _LATE_MAY.match(text, match.end()) is not None
+    return is_verb or _MADE_BY.search(before) is not None
 
 
 def _month_number(name: str) -> int:
@@ -568,14 +565,15 @@ _DAY = r"(?:the )?\d{1,2}(?:st|nd|rd|th)?"
 _OR = r"(?:, ?| ?[-–&/] ?| (?:and|or|to|until|till|through) )"
 _DAYS_BEFORE = re.compile(rf"(?<![\w:.,-])(?:{_DAY}{_OR}){{0,4}}{_DAY}(?: of)?,? $")
 _DAYS_AFTER = re.compile(rf",? {_DAY}(?![\w:]|[.,]\d| ?[ap]\.?m)(?:{_OR}{_DAY}(?![\w:]|[.,]\d| ?[ap]\.?m)){{0,4}}")
-# Verbs and first names are read as months only beside a number or words that go with months.
-_UNLIKELY = frozenset(["march", "april", "may", "june", "august"])
-_BEFORE_A_MONTH = re.compile(
-    r"(?:\b(?:in|of|on|since|until|till|before|after|between|during|by|early|late|mid|last|next|this|the)"
-    rf"|\d(?:st|nd|rd|th)?|{_MONTH} (?:and|or|to|until|till|through)|[-–])[ ,]*$"
+# "may" is read as a month only next to a preposition or a number; the names of people and verbs not as a subject.
+_MAY_AS_MONTH = re.compile(
+    r"\b(?:in|of|on|since|during|by|for|from|about|around|until|till|before|after|between|mid|last|next|the"
+    rf"|\d{{1,2}}(?:st|nd|rd|th)?|{_MONTH} (?:and|or|to|until|till|through)) may\b|\bmay,? \d"
+    r"|\b(?:early|late) may\b(?! (?:i|we|he|she|it|they|you)\b)"
 )
-_AFTER_A_MONTH = re.compile(rf"(?: ?[-–] ?| (?:and|or|to|until|till|through) |,? )(?:{_MONTH}|\d)")
-_VERB_MAY = re.compile(r" (?:i|we|he|she|it|they|you)\b")
+_SUBJECTS = frozenset(["march", "april", "june", "august"])
+_BEFORE_A_SUBJECT = re.compile(r"\b(?:did|does|has|had|will|would|can|could|should|might) $")
+_BEFORE_A_VERB = re.compile(r"\b(?:i|we|he|she|they|you|to) $")
 
 
 _FULL_NAMES = {month[:3]: month for month in MONTHS} | {"sept": "september"}
@@ -610,10 +608,11 @@ def _days_beside(text: str, month: re.Match[str]) -> list[int]:
 def _is_month(match: re.Match[str]) -> bool:
     """Whether what may be a verb or somebody's name is a month: "in June", but not "What did June say?"."""
     text = match.string
-    if match[1] == "may" and (_MAY.match(text, match.end()) or _VERB_MAY.match(text, match.end())):
-        return False
+    if match[1] == "may":
+        return any(found.start() <= match.start() < found.end() for found in _MAY_AS_MONTH.finditer(text))
     before = text[max(0, match.start() - _NEARBY) : match.start()]
-    return bool(_BEFORE_A_MONTH.search(before) or _AFTER_A_MONTH.match(text, match.end()))
+    is_verb = match[1] == "march" and _BEFORE_A_VERB.search(before)
+    return not (is_verb or (match[1] in _SUBJECTS and _BEFORE_A_SUBJECT.search(before)))
 
 
 def calendar_parts(text: str, asked_on: date | None = None) -> list[CalendarPart]:
@@ -632,7 +631,7 @@ def calendar_parts(text: str, asked_on: date | None = None) -> list[CalendarPart
     without_years = _YEAR_WORD.sub(lambda year: " " * len(year[0]), lowered)  # a slice may cut a year in two
     parts: dict[CalendarPart, None] = {}
     for match in _MONTH_WORD.finditer(lowered):
-        if match[1] in _UNLIKELY and not _is_month(match):
+        if not _is_month(match):
             continue
         month = _month_number(match[1])
         days = _days_beside(without_years, match)

@@ -61,7 +61,7 @@ class TimeWords:
         """The compiled forms, each with its English."""
         is_spaced = LANGUAGES[self.name].is_spaced
         # Without spaces the end of a longer number would be taken for a small one.
-        alone = "" if is_spaced else rf"(?<![\d{_DIGITS}十百千万])"
+        alone = "" if is_spaced else rf"(?<![\d十百千万几幾])(?<!(?<![期拜周週])[{_DIGITS}])"
         tens = "" if is_spaced else rf"|[{_DIGITS}]?十[{_DIGITS}]?"
         alternatives = {
             "month": "|".join(self.months),

@@ -166,7 +166,10 @@ class Gate:
             )
         if caller is None and not is_open:
             detail = "no valid key; send one as Authorization: Bearer KEY"
-            raise _RefusedError(401, detail, {"WWW-Authenticate": "Bearer", "Connection": "close"})
+            # Else connections of clients without a key would take the room of the others; but a client that is still
+            # sending could not read the answer.
+            ends = {} if {"content-length", "transfer-encoding"} & {*headers} else {"Connection": "close"}
+            raise _RefusedError(401, detail, {"WWW-Authenticate": "Bearer", **ends})
         return name
 
     def _is_open(self, path: str) -> bool:

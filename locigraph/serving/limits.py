@@ -43,7 +43,8 @@ class Connection(HttpToolsProtocol):
         self.network = network_of(peer[0]) if isinstance(peer, tuple) else ""
         alike = sum(getattr(other, "network", None) == self.network for other in self.connections)
         # On this machine there may be a proxy, behind which all clients are.
-        is_local = self.network.startswith("127.") or self.network in ("", "::/64")
+        known = _parsed(peer[0]) if isinstance(peer, tuple) else None
+        is_local = known is None or known.is_loopback
         if len(self.connections) >= self.most or (alike >= max(1, self.most // 2) and not is_local):
             self._is_refused = True
             transport.write(_FULL)
@@ -90,12 +91,19 @@ class Connection(HttpToolsProtocol):
 
 def network_of(address: str) -> str:
     """An address by which a client is counted: of IPv6 the network, since a client may have as many as it likes."""
-    if ":" not in address:
-        return address
+    known = _parsed(address)
+    if known is None or known.version == 4:
+        return address if known is None else str(known)
+    return str(ipaddress.ip_network((known, 64), strict=False))
+
+
+def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """An address; that of IPv4 which a socket of IPv6 shows as one of its own. None if it is none."""
     try:
-        return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
+        known = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
-        return address
+        return None
+    return known if known.version == 4 else known.ipv4_mapped or known
 
 
 def connection_class() -> type[Connection]:

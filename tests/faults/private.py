@@ -69,4 +69,4 @@ def _use(place: Path) -> None:
         memory.recall("Who bought the boat?", space="ann")
 
 
-_NAMES = ("append", "forget", "rebuild", "classify", "resolve", "link", "refresh", "export", "python")
+_NAMES = ("append", "forget", "rebuild", "classify", "resolve", "reflect", "link", "refresh", "export", "python")

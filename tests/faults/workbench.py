@@ -216,6 +216,7 @@ def words(folder: Path) -> dict[str, list[str]]:
         "rebuild": ["verify", "--rebuild=true", store],
         "classify": ["classify", "--once=true", store],
         "resolve": ["resolve", "--once=true", store],
+        "reflect": ["reflect", "--once=true", store],
         "link": ["link", "--once=true", store],
         "refresh": ["refresh", store, checkpoint],
     }

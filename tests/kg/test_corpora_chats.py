@@ -691,14 +691,21 @@ def test_of_media_with_a_caption_the_caption_is_read(tmp_path: Path) -> None:
         "Ana: contract.pdf • \u200e12 pages \u200edocument omitted",
         "Ana: IMG-20240312-WA0001.jpg (file attached)\nOur new kitchen",
         "Ana: Das Zimmer \u200eBild weggelassen",
+        "Ana: Look at this: \u200eimage omitted",
+        "Ana: PS: \u200ehttps://a.b",
+        "Ana: Please sign this \u200eLease.pdf • \u200e3 pages \u200edocument omitted",
+        "Ana: Sign by Friday • thanks • \u200e<attached: 00000012-Lease.pdf>",
+        "Ana: \u200eMy lease.pdf (file attached)\nPlease sign",
     )
-    assert [text for _, _, text in said(corpus)] == ["Our hotel", "The pool is heated", "Our new kitchen", "Das Zimmer"]
+    assert [text for _, _, text in said(corpus)] == [
+        "Our hotel", "The pool is heated", "Our new kitchen", "Das Zimmer", "Look at this:", "PS: https://a.b",
+        "Please sign this", "Sign by Friday • thanks •", "Please sign",
+    ]  # fmt: skip
 
 
 def test_what_the_app_says_in_the_name_of_a_contact_or_group_is_no_turn(tmp_path: Path) -> None:
     corpus = whatsapp_chat(
         tmp_path,
-        "Trip: Rome: \u200eMessages and calls are end-to-end encrypted.",
         "Ana: Missed voice call",
         "Ana: Waiting for this message. This may take a while.",
         "Ana: <View once voice message omitted>",

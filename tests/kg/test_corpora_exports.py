@@ -458,3 +458,6 @@ def test_attachments_and_reactions_of_imessage_are_not_words(tmp_path: Path) -> 
     )
     corpus = load_corpus("imessage", written(tmp_path, "Ana.txt", f"{text}\n"))
     assert [said_ for _, _, said_ in said(corpus)] == ["Our dog", "Hi"]
+    asked = "The doctor asked:\nAllergies: none\nReactions:\nhives after penicillin\nattachments/plan.md"
+    corpus = load_corpus("imessage", written(tmp_path, "Bo.txt", head.format("04") + asked + "\n"))
+    assert [said_ for _, _, said_ in said(corpus)] == [asked]

@@ -30,20 +30,23 @@ def reflect(
         encoder: Text encoder; by default the one that the graph was built with.
         checkpoint: Checkpoint whose graph embeddings are kept up to date, for v2; ``default`` for the one that the
             store remembers, or the shipped one; null for none.
-        llm: Language model that derives them from the facts that it has not seen yet.
+        llm: Language model that derives them from the facts that it has not seen yet; without one, reflections are only
+            archived.
         max_tokens: Limit on the tokens that all commands together use for this store; at the limit this command stops
             with exit code 3.
         max_cost: The same limit for the cost, in the currency of the prices.
         retry_failed: Whether to try again with facts for which the model's replies were unusable.
     """
-    from locigraph.assembly.language_models import clients_of
+    from locigraph.assembly.language_models import client_if_named
     from locigraph.consolidation.reflection import Reflected, Reflector
     from locigraph.kg.embedded_text import TextEncoder
     from locigraph.kg.store import Store
     from locigraph.kg.types import SpaceId
     from locigraph.scripts.commands.memory import second_passes
 
-    client = clients_of(llm, max_tokens=max_tokens, max_cost=max_cost)("reflection")
+    client = client_if_named("reflection", llm, max_tokens=max_tokens, max_cost=max_cost)
+    if client is None:
+        print("no language model is named (--llm.model), so nothing is derived; what is untrue is archived")
 
     retries = second_passes.first_passes(retry_failed)
 

@@ -27,6 +27,8 @@ def replaces(first: str, second: str) -> bool:
         ("I work as a nurse.", "I work as a team."),
         ("I work as a nurse.", "Tonight I'm working as a DJ at a wedding."),
         ("I work as a nurse.", "I got a job as a waiter for the summer."),
+        ("I live in Leeds.", "I moved to Obsidian, it keeps all my notes."),
+        ("I live in Leeds.", "I live in Pacific Time, so call later."),
         ("I live in Leeds.", "I moved to Figma for my drawings."),
         ("I live in Leeds.", "I moved to Verizon last month because my old plan was too expensive."),
         ("I live in Leeds.", "In the game, I live in Whiterun."),
@@ -74,6 +76,8 @@ def test_what_stands_beside_an_earlier_value_does_not_end_it(first: str, second:
         ("My shift starts at 6.", "My new shift starts at 7."),
         ("The owner of the shop is Tom.", "The owner of the shop is Lia now."),
         ("My new rent is 900.", "My new rent is 950."),
+        ("I live in Leeds.", "I moved to Porto, it is cheaper there."),
+        ("I live in Leeds.", "I moved to Table Mountain."),
     ],
 )
 def test_a_plain_change_ends_what_was_said_before(first: str, second: str) -> None:

@@ -384,7 +384,7 @@ def test_a_month_has_the_year_that_is_named_or_that_of_the_tense(text: str, spok
         "I met Jan 3 times.", "The sun was hot", "I like Fri", "It cost 1.5.2 or so", "version 10.11.20205",
         "I paid a deposit of 2000 euros.", "a crowd of 2000 people", "It depends on sun and rain.", "on sun protection",
         "I last sat for an exam", "Coming in late may annoy my boss.", "early may help", "The cake was made by April.",
-        "We play tennis on Friday nights.", "in may not",
+        "We play tennis on Friday nights.",
     ],
 )  # fmt: skip
 def test_verbs_numbers_and_days_of_every_week_are_no_dates(text: str) -> None:
@@ -414,7 +414,7 @@ def test_short_names_of_people_in_a_question_are_no_months() -> None:
     "question",
     [
         "What did June say about the trip?", "What did April buy?", "What does Tom think this may cost?",
-        "Where did they march?", "How late may I call?", "Is August coming?",
+        "Where did they march?", "How late may I call?",
     ],
 )  # fmt: skip
 def test_people_and_verbs_that_are_called_like_months_are_none_in_a_question(question: str) -> None:
@@ -428,6 +428,9 @@ def test_people_and_verbs_that_are_called_like_months_are_none_in_a_question(que
         ("What did Ana do last August?", [8]), ("What happened between March and May?", [3, 5]),
         ("June or July?", [6, 7]), ("What did they do on 3 March?", [3]), ("What about May 2023?", [5]),
         ("What did she say in early March?", [3]), ("Did it end before April?", [4]),
+        ("What did Ann plan for June?", [6]), ("Who visited around March?", [3]), ("From June onwards, what?", [6]),
+        ("Was machte Anna im August?", [8]), ("What did Ann say in May she wanted?", [5]), ("Whose June trip?", [6]),
+        ("Why did a day in May have to be moved?", [5]), ("What is your March estimate?", [3]),
     ],
 )  # fmt: skip
 def test_months_that_are_also_names_are_months_beside_words_for_times(question: str, months: list[int]) -> None:
@@ -439,8 +442,19 @@ def test_a_year_after_of_is_one_where_it_is_no_sum() -> None:
         assert [(each.first, each.last) for each in resolve_times(text, None)] == [
             (date(2010, 1, 1), date(2010, 12, 31))
         ]
-    assert len(resolve_times("the class of 2000", None)) == 1
-    assert len(resolve_times("We met on Sat at noon.", date(2024, 5, 15))) == 1
+    assert len(resolve_times("the Olympics of 2000 were great", None)) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "We met on Sat at noon.", "I saw Ann last Wed for lunch.", "We fly next Mon to Oslo.", "Last Sat was great",
+        "We moved in May just before the baby", "In May work was hard", "On 3 May work was hard",
+        "We met on 12 May just before noon.",
+    ],
+)  # fmt: skip
+def test_days_and_months_in_short_are_read_whatever_follows(text: str) -> None:
+    assert len(resolve_times(text, date(2024, 5, 15))) == 1
 
 
 @pytest.mark.parametrize("word", ["launched", "rewas", "unwent", "overate"])

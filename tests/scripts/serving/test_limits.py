@@ -230,6 +230,8 @@ def test_one_network_has_half_of_the_connections_and_this_machine_all() -> None:
     assert asyncio.run(refused([same, same, same, other, same])) == [False, False, True, False, True]
     assert asyncio.run(refused(["2001:db8::1", "2001:db8::2", "2001:db8::3"])) == [False, False, True]
     assert asyncio.run(refused(["127.0.0.1"] * 5)) == [False] * 4 + [True]
+    mapped = "::ffff:192.0.2.1"  # a client of IPv4 at a socket of IPv6
+    assert asyncio.run(refused([mapped, mapped, mapped, "::ffff:192.0.2.2"])) == [False, False, True, False]
 
 
 def test_of_a_request_with_hundreds_of_thousands_of_mistakes_the_first_is_told() -> None:
@@ -263,3 +265,4 @@ def test_a_monitor_may_ask_for_the_head_of_health(client: httpx.Client) -> None:
 def test_who_has_no_key_keeps_no_connection(place: Path) -> None:
     with serving(place, keys=Keyring(KEYS), is_loaded=False) as client:
         assert client.get("/v1/spaces").headers["Connection"] == "close"
+        assert "Connection" not in client.post("/v1/recall", json={}).headers  # whose body may still be coming
