@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import AfterValidator, Field
@@ -171,7 +172,8 @@ class LLMExtractor:
 
     The conversation is passed as JSON data, so that text in it is not mistaken for instructions. A reply may refer only
     to nodes that were shown and to types and labels that were offered, and may close only a few nodes. If a reply
-    breaks a rule, the model may correct it once; otherwise the turn fails, and the replies are kept.
+    breaks a rule, the model may correct it once; otherwise the turn fails, and the replies are kept. Edges that still
+    break a rule are left out instead: small models fill every list, and the facts are worth more than the edges.
 
     Args:
         architect: Client of the model that plans what a turn changes.
@@ -196,9 +198,14 @@ class LLMExtractor:
         """The architect's plan; raises UnusableReplyError if its reply is unusable even after one correction."""
         names = _Names.of(context)
         nodes = {node.id: node for node in context.shown}
+        offered = _offered(context)
+        replies = count(1)
 
         def read(reply: Any) -> Blueprint:
-            plan = _plan_of(filled(PlanForm, reply), turn, names, nodes, _offered(context))
+            form = filled(PlanForm, reply)
+            if next(replies) > 1:
+                form = _without_unsound_edges(form, names, offered)
+            plan = _plan_of(form, turn, names, nodes, offered)
             check_blueprint(
                 plan,
                 turn_id=turn.turn_id,
@@ -322,6 +329,18 @@ def _document(turn: Turn, context: Context, **more: Any) -> Document:
     if turn.spoken_at is not None:
         shown["on"] = f"{turn.spoken_at:%A} {day_in_words(turn.spoken_at)}"
     return {**more, "earlier_turns": earlier, "turn": shown}
+
+
+def _without_unsound_edges(form: PlanForm, names: _Names, offered: Collection[str]) -> PlanForm:
+    """The form without edges that join no two known nodes, or whose labels are not offered, or coined again."""
+    ends = {*names.ids, *(node.ref for node in form.add)}
+
+    def joins(edge: RelationForm | CoinedForm) -> bool:
+        return edge.source != edge.target and {edge.source, edge.target} <= ends
+
+    relate = [edge for edge in form.relate if joins(edge) and edge.label in offered]
+    coin = [edge for edge in form.coin if joins(edge) and edge.label not in RELATION_LABELS]
+    return form.model_copy(update={"relate": relate, "coin": coin})
 
 
 def _plan_of(
