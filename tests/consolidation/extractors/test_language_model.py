@@ -316,8 +316,8 @@ def test_a_wrong_name_is_repeated_to_the_model_only_in_part(tmp_path: Path) -> N
     for reply in (
         {"archive": [orders]},
         {"add": [FACT | {"type": orders}]},
-        {"add": [FACT], "relate": [{"source": "n1", "label": orders, "target": orders}]},
         {orders: 1},
+        {"add": [FACT], "relate": [{"source": "n1", "label": orders, "target": orders}]},  # last: its plan is kept
     ):
         with extractor(lambda request, reply=reply: EMPTY | reply, tmp_path) as (asked, stub):  # type: ignore[misc]
             with nullcontext() if "relate" in reply else pytest.raises(UnusableReplyError):
