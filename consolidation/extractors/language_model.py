@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import AfterValidator, Field
@@ -172,8 +171,8 @@ class LLMExtractor:
 
     The conversation is passed as JSON data, so that text in it is not mistaken for instructions. A reply may refer only
     to nodes that were shown and to types and labels that were offered, and may close only a few nodes. If a reply
-    breaks a rule, the model may correct it once; otherwise the turn fails, and the replies are kept. Edges that still
-    break a rule are left out instead: small models fill every list, and the facts are worth more than the edges.
+    breaks a rule, the model may correct it once; otherwise the turn fails, and the replies are kept. Edges that break a
+    rule are left out instead: small models fill every list, and facts are worth more than edges.
 
     Args:
         architect: Client of the model that plans what a turn changes.
@@ -199,13 +198,10 @@ class LLMExtractor:
         names = _Names.of(context)
         nodes = {node.id: node for node in context.shown}
         offered = _offered(context)
-        replies = count(1)
 
         def read(reply: Any) -> Blueprint:
-            form = filled(PlanForm, reply)
-            if next(replies) > 1:
-                form = _without_unsound_edges(form, names, offered)
-            plan = _plan_of(form, turn, names, nodes, offered)
+            form = _without_unsound_edges(filled(PlanForm, reply), names, offered)
+            plan = _plan_of(form, turn, names, nodes)
             check_blueprint(
                 plan,
                 turn_id=turn.turn_id,
@@ -343,9 +339,7 @@ def _without_unsound_edges(form: PlanForm, names: _Names, offered: Collection[st
     return form.model_copy(update={"relate": relate, "coin": coin})
 
 
-def _plan_of(
-    form: PlanForm, turn: Turn, names: _Names, nodes: Mapping[NodeId, ContextNode], offered: Collection[str]
-) -> Blueprint:
+def _plan_of(form: PlanForm, turn: Turn, names: _Names, nodes: Mapping[NodeId, ContextNode]) -> Blueprint:
     """Convert a validated form to a plan; raises ValueError for changes that an architect may not make."""
     operations: list[Operation] = []
     type_of: dict[str, str] = {str(node_id): node.type for node_id, node in nodes.items()}
@@ -375,14 +369,7 @@ def _plan_of(
     operations += [UpdateNode(names.id(update.id), update.draft) for update in form.update]
     operations += [SupersedeNode(names.id(superseded.id), superseded.successor) for superseded in form.supersede]
     operations += [ArchiveNode(names.id(name)) for name in form.archive]
-    for edge in form.relate:
-        if edge.label not in offered:
-            known = ", ".join(sorted(offered))
-            raise ValueError(f"label {shortened(edge.label, SHOWN_OF_NAME)} is not offered; offered are {known}")
     edges: list[RelationForm | CoinedForm] = [*form.relate, *form.coin]
-    for joined in edges:
-        if joined.source == joined.target:
-            raise ValueError(f"{shortened(joined.source, SHOWN_OF_NAME)} is related to itself; name two nodes")
     operations += [AddRelation(names.end(edge.source), edge.label, names.end(edge.target)) for edge in edges]
     return Blueprint(
         tuple(operations),
