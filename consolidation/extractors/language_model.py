@@ -200,7 +200,7 @@ class LLMExtractor:
         offered = _offered(context)
 
         def read(reply: Any) -> Blueprint:
-            form = _without_unsound_edges(filled(PlanForm, reply), names, offered)
+            form = _without_unsound_edges(filled(PlanForm, reply), names, nodes, offered)
             plan = _plan_of(form, turn, names, nodes)
             check_blueprint(
                 plan,
@@ -327,34 +327,41 @@ def _document(turn: Turn, context: Context, **more: Any) -> Document:
     return {**more, "earlier_turns": earlier, "turn": shown}
 
 
-def _without_unsound_edges(form: PlanForm, names: _Names, offered: Collection[str]) -> PlanForm:
-    """The form without edges that join no two known nodes, or whose labels are not offered, or coined again."""
-    ends = {*names.ids, *(node.ref for node in form.add)}
+def _without_unsound_edges(
+    form: PlanForm, names: _Names, nodes: Mapping[NodeId, ContextNode], offered: Collection[str]
+) -> PlanForm:
+    """The form without edges that join no two known nodes, or whose labels are not offered, or coined again.
+
+    A node that names itself, or what is no event, as the event that it is part of is part of none, and so is one that
+    is no part of an event by its type.
+    """
+    type_of = {name: nodes[node_id].type for name, node_id in names.ids.items()}
+    type_of |= {node.ref: node.type for node in form.add}
 
     def joins(edge: RelationForm | CoinedForm) -> bool:
-        return edge.source != edge.target and {edge.source, edge.target} <= ends
+        return edge.source != edge.target and {edge.source, edge.target} <= type_of.keys()
 
-    relate = [edge for edge in form.relate if joins(edge) and edge.label in offered]
-    coin = [edge for edge in form.coin if joins(edge) and edge.label not in RELATION_LABELS]
-    return form.model_copy(update={"relate": relate, "coin": coin})
+    def placed(node: NodeForm) -> NodeForm:
+        is_part = node.type == "sub_event" and type_of.get(node.part_of or "") == "event_node"
+        return node if is_part else node.model_copy(update={"part_of": None})
+
+    return form.model_copy(
+        update={
+            "add": [placed(node) for node in form.add],
+            "relate": [edge for edge in form.relate if joins(edge) and edge.label in offered],
+            "coin": [edge for edge in form.coin if joins(edge) and edge.label not in RELATION_LABELS],
+        }
+    )
 
 
 def _plan_of(form: PlanForm, turn: Turn, names: _Names, nodes: Mapping[NodeId, ContextNode]) -> Blueprint:
     """Convert a validated form to a plan; raises ValueError for changes that an architect may not make."""
     operations: list[Operation] = []
-    type_of: dict[str, str] = {str(node_id): node.type for node_id, node in nodes.items()}
-    type_of |= {node.ref: node.type for node in form.add}
     for node in form.add:
         operations.append(AddNode(node.ref, node.type, node.draft, (turn.turn_id,)))
         if node.part_of is None:
             continue
-        event = names.end(node.part_of)
-        if node.type != "sub_event" or type_of.get(event) != "event_node":
-            raise ValueError(
-                f"{node.ref} is a {node.type} and part of {node.part_of!r} ({type_of.get(event, 'not added')}); only a "
-                "sub_event can be part of another node, which must be an event_node"
-            )
-        operations.append(AddRelation(event, "CONTAINS", node.ref))
+        operations.append(AddRelation(names.end(node.part_of), "CONTAINS", node.ref))
     changed = [
         names.id(name) for name in [*(u.id for u in form.update), *(s.id for s in form.supersede), *form.archive]
     ]

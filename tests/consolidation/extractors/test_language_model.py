@@ -214,7 +214,6 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
         "coin.0.label: String should match",
     ),
     "the same ref twice": ({"add": [FACT, FACT]}, "ref 'n1' is not a new temporary id"),
-    "a part of a fact": ({"add": [FACT | {"part_of": "m1"}]}, "only a sub_event can be part of another node"),
     "a successor that is not added": (
         {"supersede": [{"id": "m1", "successor": "n1"}]},
         "successor 'n1' is not a new node",
@@ -240,6 +239,8 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
 
 
 UNSOUND: dict[str, dict[str, Any]] = {
+    "a part of a fact": {"add": [FACT | {"type": "sub_event", "part_of": "m1"}]},
+    "a fact as a part": {"add": [FACT | {"part_of": "n1"}]},
     "an end that is no node": {"relate": [{"source": "n1", "label": "CAUSES", "target": "m1"}]},
     "a label that code makes": {
         "add": [FACT], "relate": [{"source": "n1", "label": "SUPERSEDED_BY", "target": "m1"}],
