@@ -16,7 +16,7 @@ CARDS = [_CHECKPOINTS / name / "README.md" for name in _MODELS]
 _RECORDS = {"recorded extractions": "locomo-recorded-zero", "rules": "locomo-rules-zero"}
 #: Corpora: title, and record.
 _OTHER = {
-    "msc": ("MSC, chats between people", "transfer-published"),
+    "msc": ("MSC, chats between people", "transfer-msc"),
     "realmem": ("RealMem, requests to an assistant", "transfer-realmem"),
 }
 #: Strategies that each card shows.
