@@ -359,9 +359,8 @@ def _plan_of(form: PlanForm, turn: Turn, names: _Names, nodes: Mapping[NodeId, C
     operations: list[Operation] = []
     for node in form.add:
         operations.append(AddNode(node.ref, node.type, node.draft, (turn.turn_id,)))
-        if node.part_of is None:
-            continue
-        operations.append(AddRelation(names.end(node.part_of), "CONTAINS", node.ref))
+        if node.part_of is not None:
+            operations.append(AddRelation(names.end(node.part_of), "CONTAINS", node.ref))
     changed = [
         names.id(name) for name in [*(u.id for u in form.update), *(s.id for s in form.supersede), *form.archive]
     ]

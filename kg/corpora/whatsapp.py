@@ -142,12 +142,12 @@ def read(path: str) -> Corpus:
     utterances, names = [], ContentNames()
     for time, message in _without_pasted(timed):
         said = message.said
-        kind = "notices without a speaker" if said is None else _not_said(said[1])
+        text = "" if said is None else _written(said[1])
+        kind = "notices without a speaker" if said is None else _not_said(said[1], text)
         if said is None or kind:
             skipped.count(kind)
             continue
         speaker = said[0].translate(_INVISIBLE).strip().removeprefix("~").strip()  # "~ Ana" is in no address book
-        text = _written(said[1])
         utterances.append(Utterance(names.name(time, speaker, text), time.date().isoformat(), speaker, text, time))
     # signal-export gives every chat the same file name, in a folder with the name of the chat.
     space = SpaceId(Path(path).resolve().parent.name if Path(path).name == "chat.md" else Path(path).stem)
@@ -162,9 +162,8 @@ def _written(words: str) -> str:
     return _EDITED.sub("", _BESIDE_CAPTION.sub("", words).translate(_INVISIBLE)).strip()
 
 
-def _not_said(words: str) -> str:
-    """What a message is instead of somebody's words, as it is counted; empty if it is that."""
-    text = _written(words)
+def _not_said(words: str, text: str) -> str:
+    """What a message is instead of somebody's words (``text``), as it is counted; empty if it is that."""
     if text.removesuffix(".") in _DELETED:
         return "deleted messages"
     if not text or _MEDIA.fullmatch(text) or text.strip("<>").casefold() in _OMITTED:

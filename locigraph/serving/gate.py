@@ -160,9 +160,7 @@ class Gate:
         if wait_s:
             seconds, whose = str(math.ceil(wait_s)), name if caller is None or is_open else f"key {caller.name!r}"
             raise _RefusedError(
-                429,
-                f"{whose} has no requests left; try again in {seconds} s",
-                {"Retry-After": seconds, "Connection": "close"},
+                429, f"{whose} has no requests left; try again in {seconds} s", {"Retry-After": seconds}
             )
         if caller is None and not is_open:
             detail = "no valid key; send one as Authorization: Bearer KEY"
