@@ -53,7 +53,15 @@ class SpaceState:
         self.space = space
         self.episodes: dict[TurnId, NodeId] = {}
         self.revision = store.revision(space)  # read first, so that any later change makes this state out of date
-        self._arrange(store.turns(space))
+        self.turns: list[Turn] = []
+        self.index: dict[TurnId, int] = {}
+        # Sessions may overlap in time, so their turns can be interleaved in ``turns``.
+        self._sessions: dict[str, list[Turn]] = {}
+        self._place: dict[TurnId, int] = {}
+        self._done: dict[str, list[int]] = {}  # in each session those of the turns with an episode, ascending
+        self._last_done = -1  # index of the last of all these turns
+        self.speakers: tuple[str, ...] = ()
+        self.extend(store.turns(space))
         self.planned: dict[NodeId, ContextNode] = {}
         self._planned_by: dict[TurnId, dict[NodeId, None]] = {}
         self._sources: dict[NodeId, list[TurnId]] = {}  # of planned nodes
@@ -77,20 +85,6 @@ class SpaceState:
             if node.id in meant:
                 self.resolver.alias(node.type, node.label, meant[node.id])
 
-    def _arrange(self, turns: Iterable[Turn]) -> None:
-        """Take the turns of the space in conversation order, in place of those known so far."""
-        self.turns: list[Turn] = []
-        self.index: dict[TurnId, int] = {}
-        # Sessions may overlap in time, so their turns can be interleaved in ``turns``.
-        self._sessions: dict[str, list[Turn]] = {}
-        self._place: dict[TurnId, int] = {}
-        self._done: dict[str, list[int]] = {}  # in each session those of the turns with an episode, ascending
-        self._last_done = -1  # index of the last of all these turns
-        self.speakers: tuple[str, ...] = ()
-        self.extend(turns)
-        for turn_id in self.episodes:
-            self._note_episode_of(turn_id)
-
     def takes_in(self, turns: Sequence[Turn], revision: int) -> bool:
         """Whether this is the state of the space, once late turns have been put between the others.
 
@@ -104,14 +98,31 @@ class SpaceState:
         part = self._store.part_since(self.space, self.revision) if new else None
         if part is None or part.nodes:  # other changes than late turns
             return False
-        events = [(self.turns[first].turn_id, number, node_id) for first, number, node_id in self._events]
-        arranged = list(self.turns)
-        for turn in new:
-            arranged.insert(turn.position, turn)
-        self._arrange(arranged)
-        self._events = [(self.index[turn_id], number, node_id) for turn_id, number, node_id in events]
+        self._insert(new)
         self.revision = revision
         return True
+
+    def _insert(self, new: Sequence[Turn]) -> None:
+        """Put turns of which no node is known between the others, where their positions are, which ascend."""
+        events = [(self.turns[first].turn_id, number, node_id) for first, number, node_id in self._events]
+        last_done = self.turns[self._last_done].turn_id if self._last_done >= 0 else None
+        for turn in new:
+            self.turns.insert(turn.position, turn)
+        begin = new[0].position
+        self.index.update((turn.turn_id, i) for i, turn in enumerate(self.turns[begin:], begin))
+        for session_id in {turn.session_id for turn in new}:
+            known = self._sessions.get(session_id, [])
+            done = [known[i].turn_id for i in self._done.get(session_id, ())]
+            turns = sorted(
+                [*known, *(turn for turn in new if turn.session_id == session_id)],
+                key=lambda turn: self.index[turn.turn_id],
+            )
+            self._sessions[session_id] = turns
+            self._place.update((turn.turn_id, i) for i, turn in enumerate(turns))
+            self._done[session_id] = [self._place[turn_id] for turn_id in done]
+        self._last_done = -1 if last_done is None else self.index[last_done]
+        self._events = [(self.index[turn_id], number, node_id) for turn_id, number, node_id in events]
+        self.speakers = tuple(dict.fromkeys(turn.speaker for turn in self.turns))
 
     def extend(self, turns: Iterable[Turn]) -> None:
         """Append turns that come after all others, in conversation order; those that are known are skipped."""

@@ -9,7 +9,7 @@ from itertools import pairwise
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, bindparam, func, literal, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, literal, select, update
 
 from locigraph.kg.schema import EPISODE
 from locigraph.kg.store import changes, tables
@@ -131,8 +131,12 @@ def arrange(connection: Connection, space: SpaceId, given: Sequence[tuple[str, T
         The first turn that precedes a consolidated turn since it is new or the order has changed, or the first turn of
         all if the stored positions were ambiguous; None if there is none.
     """
-    if _is_at_the_end(connection, space, given):
-        return None
+    new = _new_of_one_session(connection, space, given)
+    if new and (known := _known(connection, space, new[0].session_id)):
+        if _is_at_the_end(connection, known, new):
+            return None
+        if (place := _place_between(connection, space, known, new)) is not None:
+            return _inserted(connection, space, new, place)
     stored = read(connection, space)
     old = [turn.position for turn in stored if turn.position != NEW]
     is_broken = len({*old}) < len(old)  # an earlier version counted the positions of every file from 0
@@ -196,24 +200,32 @@ def _placed() -> Select[Any]:
 _PLACED = _placed()
 
 
-def _is_at_the_end(connection: Connection, space: SpaceId, given: Sequence[tuple[str, TurnId]]) -> bool:
+def _new_of_one_session(connection: Connection, space: SpaceId, given: Sequence[tuple[str, TurnId]]) -> list[Placed]:
+    """The given turns in their order, if they are of one session and all turns without a place; otherwise none."""
+    turns = tables.turns.c
+    query = select(*(turns[name] for name in Placed._fields)).where(
+        turns.space == space, turns.state == TurnState.PENDING, turns.position == NEW
+    )
+    new = {row.turn_id: Placed(*row) for row in connection.execute(query)}
+    if len({session for session, _ in given}) != 1 or new.keys() != {turn_id for _, turn_id in given}:
+        return []
+    return [new[turn_id] for _, turn_id in given]
+
+
+def _known(connection: Connection, space: SpaceId, session: str) -> Row[Any] | None:
+    """What ``_PLACED`` says; None for a space without turns, or with positions that are ambiguous."""
+    known = connection.execute(_PLACED, {"space": space, "session": session}).one()
+    # An earlier version counted the positions of every file from 0.
+    return known if known.first_places == 1 else None
+
+
+def _is_at_the_end(connection: Connection, placed: Row[Any], new: Sequence[Placed]) -> bool:
     """Fast path of ``arrange``: write positions of turns that clearly come last, without reading all other turns.
 
-    This applies if all given turns are new and of one session that is new, or has times, or has the last turn, and if
-    they are later than all others. Returns whether it applied.
+    This applies if the new turns are of a session that is new, or has times, or has the last turn, and if they are
+    later than all others. Returns whether it applied.
     """
-    turns = tables.turns.c
-    of_space = turns.space == space
-    query = select(turns.turn_id, turns.key, turns.spoken_at).where(
-        of_space, turns.state == TurnState.PENDING, turns.position == NEW
-    )
-    new = {row.turn_id: row for row in connection.execute(query)}
-    if not given or len({session for session, _ in given}) > 1 or new.keys() != {turn_id for _, turn_id in given}:
-        return False
-    placed = connection.execute(_PLACED, {"space": space, "session": given[0][0]}).one()
-    if placed.first_places != 1:
-        return False  # the first turns, or positions of an earlier version, which counted those of every file from 0
-    times = [new[turn_id].spoken_at for _, turn_id in given]
+    times = [turn.spoken_at for turn in new]
     dated = next((time for time in times if time is not None), None)
     if placed.last_of_session is None:
         is_last = dated is None or placed.latest is None or dated > placed.latest
@@ -222,8 +234,66 @@ def _is_at_the_end(connection: Connection, space: SpaceId, given: Sequence[tuple
     else:  # sessions that go on side by side
         is_last = bool(placed.is_session_dated) and times[0] is not None and times[0] > placed.latest
     if is_last:
-        _move(connection, {new[turn_id].key: placed.last + 1 + i for i, (_, turn_id) in enumerate(given)})
+        _move(connection, {turn.key: placed.last + 1 + i for i, turn in enumerate(new)})
     return is_last
+
+
+def _place_between(connection: Connection, space: SpaceId, known: Row[Any], new: Sequence[Placed]) -> int | None:
+    """Fast path of ``arrange`` for turns that come before others: the one position where all of them belong.
+
+    None if there is no such position, or if turns without times may be elsewhere than their times say.
+    """
+    turns = tables.turns.c
+    placed = turns.space == space, turns.position != NEW
+    undated = select(turns.key).where(*placed, turns.spoken_at.is_(None)).limit(1)
+    times = [turn.spoken_at for turn in new if turn.spoken_at is not None]
+    if len(times) < len(new) or connection.execute(undated).first():
+        return None
+    # A turn counts as no earlier than those before it in its session.
+    of_session = select(func.max(turns.spoken_at)).where(*placed, turns.session_id == new[0].session_id)
+    before = connection.scalar(of_session)
+    earliest = times[0] if before is None else max(times[0], before)
+    latest = max(earliest, *times)
+    first_later = connection.scalar(select(func.min(turns.position)).where(*placed, turns.spoken_at > latest))
+    end = int(known.last) + 1 if first_later is None else int(first_later)
+    first_beside = connection.scalar(select(func.min(turns.position)).where(*placed, turns.spoken_at >= earliest))
+    begin = end if first_beside is None else int(first_beside)
+    if begin < end and earliest < latest:
+        return None  # the new turns may stand among these
+    beside = select(turns.position, turns.session_id).where(
+        turns.space == space, turns.position >= begin, turns.position < end
+    )
+    # Of one time, sessions are ordered by name.
+    name = (_counted(new[0].session_id), new[0].session_id)
+    ordered = connection.execute(beside.order_by(turns.position))
+    return next((int(row.position) for row in ordered if (_counted(row.session_id), row.session_id) > name), end)
+
+
+def _inserted(connection: Connection, space: SpaceId, new: Sequence[Placed], place: int) -> Early | None:
+    """Put new turns before the turn at a position; returns what ``arrange`` returns."""
+    table = tables.turns
+    following = table.c.space == space, table.c.position >= place
+    shifted = connection.execute(update(table).where(*following).values(position=table.c.position + len(new))).rowcount
+    _move(connection, {turn.key: place + i for i, turn in enumerate(new)})
+    if shifted:
+        changes.count(connection, space, ())
+    is_done = (table.c.state != TurnState.PENDING) | _has_episode()
+    consolidated, last = connection.execute(
+        select(func.count(), func.max(table.c.position)).where(table.c.space == space, is_done)
+    ).one()
+    precedes = last is not None and place < last
+    return Early(new[0].turn_id, is_inserted=True, consolidated=consolidated) if precedes else None
+
+
+def _has_episode() -> ColumnElement[bool]:
+    """Whether a turn has an episode, as a condition on the table of turns."""
+    nodes, sources = tables.nodes.c, tables.provenance.c
+    return (
+        select(literal(True))
+        .join_from(tables.provenance, tables.nodes, nodes.key == sources.node_key)
+        .where(sources.turn_key == tables.turns.c.key, nodes.type == EPISODE)
+        .exists()
+    )
 
 
 def _move(connection: Connection, places: Mapping[int, int]) -> None:

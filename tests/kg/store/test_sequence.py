@@ -64,12 +64,13 @@ def test_any_split_into_appends_that_keeps_each_sessions_order_gives_the_same_po
 
 
 @pytest.mark.long
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_turns_that_are_placed_at_the_end_are_where_a_look_at_all_turns_would_place_them(
+def test_turns_that_are_placed_alone_are_where_a_look_at_all_turns_would_place_them(
     store_at: Place, monkeypatch: pytest.MonkeyPatch, data: st.DataObject
 ) -> None:
-    times = st.sampled_from([None, *(MONDAY + timedelta(hours=hour) for hour in range(5)), BEFORE_1970])
+    dated: list[datetime | None] = [*(MONDAY + timedelta(hours=hour) for hour in range(5)), BEFORE_1970]
+    times = st.sampled_from(data.draw(st.sampled_from([dated, [None, *dated]])))
     portions = data.draw(st.lists(st.lists(st.tuples(st.integers(1, 3), times), min_size=1, max_size=3), max_size=8))
     quick, slow = SpaceId(uuid.uuid4().hex), SpaceId(uuid.uuid4().hex)
     appended: list[Turn] = []
@@ -86,7 +87,7 @@ def test_turns_that_are_placed_at_the_end_are_where_a_look_at_all_turns_would_pl
             for space in (quick, slow):
                 with monkeypatch.context() as patch:
                     if space == slow:
-                        patch.setattr(sequence, "_is_at_the_end", lambda *_: False)
+                        patch.setattr(sequence, "_new_of_one_session", lambda *_: [])
                     store.append_turns([replace(turn, space=space) for turn in [*again, *new]])
                 for turn in store.turns(space, state=TurnState.PENDING):
                     if turn.turn_id in done:
@@ -115,6 +116,14 @@ def test_of_sessions_that_go_on_side_by_side_each_turn_is_placed_without_reading
         for turn in turns[2:]:
             store.append_turns([turn])
         assert [turn.text for turn in store.turns(SPACE)] == [turn.text for turn in turns]
+
+
+def test_a_turn_before_others_is_placed_without_reading_them(store_at: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store(store_at()) as store:
+        store.append_turns([*TURNS[:3], *TURNS[5:]])
+        monkeypatch.setattr(sequence, "read", lambda *_: pytest.fail("all turns are read"))
+        store.append_turns([replace(turn, position=i) for i, turn in enumerate(TURNS[3:5])])
+        assert store.turns(SPACE) == list(TURNS)
 
 
 def placed(store: Store, space: SpaceId) -> list[tuple[TurnId, int, TurnState]]:
