@@ -333,7 +333,7 @@ class LiveEmbeddings:
         Raises:
             IndexMismatchError: If the vectors in use have another width.
         """
-        collection = self._index.open(GRAPH_ALIAS) if self._index.has(GRAPH_ALIAS) else None
+        collection = self._index.find(GRAPH_ALIAS)
         if collection is not None:
             collection.synchronise()
         dim = self.checkpoint.vector_dim
@@ -360,9 +360,9 @@ class LiveEmbeddings:
         return due, stored, [key for key in both if not self._is_near(stored[key], due[key], rounding=_ROUNDING)]
 
     def _in_use(self) -> Collection | None:
-        if not self._index.has(GRAPH_ALIAS):
+        collection = self._index.find(GRAPH_ALIAS)
+        if collection is None:
             return None
-        collection = self._index.open(GRAPH_ALIAS)
         if not collection.spec.may_be_of(self._store.known_identity()):
             raise IndexMismatchError(
                 f"index {self._index.uri!r} holds the graph embeddings of another store; give each store its "

@@ -115,12 +115,11 @@ class DescriptionIndexer:
 
     def _is_left_behind(self) -> bool:
         """Whether the embedded index was left by another store; False if it is damaged, which its use will report."""
-        if not self._index.is_embedded or not self._index.has(DESCRIPTIONS):
-            return False
         try:
-            return self._is_of_another_store(self._index.open(DESCRIPTIONS))
+            collection = self._index.find(DESCRIPTIONS) if self._index.is_embedded else None
         except IndexMismatchError:
             return False
+        return collection is not None and self._is_of_another_store(collection)
 
     def _write_due(self, progress: bool) -> int:
         collection: Collection | None = None

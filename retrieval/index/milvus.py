@@ -104,7 +104,10 @@ class MilvusIndex:
         self.drop(name)
         self._client.rename_collection(unfinished, full)
         self._client.load_collection(full)
-        return self.open(name)
+        if not self.is_embedded:
+            return self.open(name)
+        self._opened[name] = Collection(self._client, name, spec, namespace=self._namespace)
+        return self._opened[name]
 
     def open_or_create(self, name: str, spec: CollectionSpec) -> Collection:
         """Open or create a collection whose name only this project uses; one of an earlier version is replaced."""
@@ -163,12 +166,19 @@ class MilvusIndex:
         Raises:
             IndexMismatchError: If there is none, or it is not one of ours.
         """
-        if self.is_embedded and name in self._opened:
-            return self._opened[name]
-        if not self.has(name):
+        found = self.find(name)
+        if found is None:
             raise IndexMismatchError(
                 f"index {self.uri!r} holds no collection {name!r}; run locigraph build or refresh first"
             )
+        return found
+
+    def find(self, name: str) -> Collection | None:
+        """As ``open``; None if there is no collection or alias of that name."""
+        if self.is_embedded and name in self._opened:
+            return self._opened[name]
+        if not self.has(name):
+            return None
         known_as: str | int = name
         full = self._full(name)
         if not self.is_embedded:
