@@ -24,7 +24,7 @@ from locigraph.consolidation.replies import Form, named, nonblank_line
 from locigraph.consolidation.visibility import worded_since
 from locigraph.kg.counts import Counts, counted
 from locigraph.kg.embedded_text import TextEncoder
-from locigraph.kg.schema import SUPERSEDED_BY, fact_types
+from locigraph.kg.schema import ARCHIVED_BY, SUPERSEDED_BY, fact_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.store.remembered import of_space
@@ -324,9 +324,14 @@ class Reflector:
             is_end = (facts.seen.relations == SUPERSEDED_BY) & np.isin(
                 facts.seen.source, [facts.seen.row_of[node.id] for node in behind]
             )
-            ends = facts.seen.recorded_at[facts.seen.target[is_end]].tolist()
+            successors = facts.seen.target[is_end]
+            ends = facts.seen.recorded_at[successors].tolist()
             times = [node.update_time for node in behind] + [moment(end) for end in ends]
-            change = NodeUpdate(reflection.node.id, status=NodeStatus.ARCHIVED)
+            attributes = dict(reflection.node.attributes)
+            if ends:  # once the turn that ended a fact is forgotten, the reflection holds again
+                last = self._store.node(facts.seen.space, facts.seen.ids[successors[int(np.argmax(ends))]])
+                attributes[ARCHIVED_BY] = last.provenance[0]
+            change = NodeUpdate(reflection.node.id, status=NodeStatus.ARCHIVED, attributes=attributes)
             latest = max(times, default=reflection.node.update_time)
             self._store.commit(GraphChange(facts.seen.space, latest, updates=(change,)))
             archived += 1

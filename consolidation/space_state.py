@@ -98,6 +98,8 @@ class SpaceState:
         part = self._store.part_since(self.space, self.revision) if new else None
         if part is None or part.nodes:  # other changes than late turns
             return False
+        if new[-1].position >= len(self.turns) + len(new):  # places of an earlier version, with gaps
+            return False
         self._insert(new)
         self.revision = revision
         return True

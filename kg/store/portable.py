@@ -23,9 +23,14 @@ from locigraph.kg.errors import StoreError, shortened
 from locigraph.kg.files import parsed_json
 from locigraph.kg.store import changes, faults, remembered, tables
 from locigraph.kg.store.remembered import IDENTITY, IMPORTED
+from locigraph.kg.store.rows import turn_of
 from locigraph.kg.store.statements import insert_or_keep
+from locigraph.kg.times import EARLIEST, LATEST, TIME_RANGE, epoch
 from locigraph.kg.types import SpaceId
 
+_TIMES = (
+    "spoken_at", "expires_at", "created_at", "update_time", "recorded_at", "recorded_until", "valid_from", "valid_to",
+)  # fmt: skip
 _HEADER = {"format": "locigraph", "version": 1}
 _AT_ONCE = 1_000
 _OF_TURN = json.dumps({"table": tables.turns.name})[:-1]  # how the line of a turn begins
@@ -107,6 +112,11 @@ def read(connection: Connection, given: Iterable[str]) -> int:
         raise StoreError("the file ends early, so nothing was imported; export again")
     if found := faults.find(connection):
         raise StoreError(f"what the file holds contradicts itself, so nothing was imported: {found[0]}")
+    for row in connection.execute(select(tables.turns)):
+        if fault := turn_of(row).fault:
+            name, value, expected = fault
+            of = f"turn {row.turn_id!r} of space {row.space!r}"
+            raise StoreError(f"{of}: {name} is {shortened(value)}; expected {expected}; nothing was imported")
     remembered.put(connection, IMPORTED, digest.hexdigest())
     _settle(connection)
     return rows
@@ -161,6 +171,9 @@ def _row(table: sa.Table, row: object, number: int) -> dict[str, Any]:
             raise StoreError(f"line {number}: {table.name}.{name} is {shortened(value)}; expected another type")
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise StoreError(f"line {number}: {table.name}.{name} is {shortened(value)}; expected a smaller number")
+        if name in _TIMES and isinstance(value, int) and not epoch(EARLIEST) <= value <= epoch(LATEST):
+            expected = f"seconds since 1970, of {TIME_RANGE}"
+            raise StoreError(f"line {number}: {table.name}.{name} is {shortened(value)}; expected {expected}")
         if value is None and not column.nullable:
             raise StoreError(f"line {number}: {table.name}.{name} is null")
     lacking = [c.name for c in table.columns if c.name not in row and not c.nullable and c.server_default is None]

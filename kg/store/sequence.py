@@ -249,6 +249,8 @@ def _place_between(connection: Connection, space: SpaceId, known: Row[Any], new:
     times = [turn.spoken_at for turn in new if turn.spoken_at is not None]
     if len(times) < len(new) or connection.execute(undated).first():
         return None
+    if connection.scalar(select(func.count()).where(*placed)) != known.last + 1:
+        return None  # a look at all turns closes the gaps
     # A turn counts as no earlier than those before it in its session.
     of_session = select(func.max(turns.spoken_at)).where(*placed, turns.session_id == new[0].session_id)
     before = connection.scalar(of_session)
@@ -277,12 +279,12 @@ def _inserted(connection: Connection, space: SpaceId, new: Sequence[Placed], pla
     _move(connection, {turn.key: place + i for i, turn in enumerate(new)})
     if shifted:
         changes.count(connection, space, ())
-    is_done = (table.c.state != TurnState.PENDING) | _has_episode()
-    consolidated, last = connection.execute(
-        select(func.count(), func.max(table.c.position)).where(table.c.space == space, is_done)
-    ).one()
-    precedes = last is not None and place < last
-    return Early(new[0].turn_id, is_inserted=True, consolidated=consolidated) if precedes else None
+    # Turns that are done, and those that are tried again, which are few.
+    numbers = select(func.count(), func.max(table.c.position)).where(table.c.space == space)
+    done = connection.execute(numbers.where(table.c.state.in_([TurnState.DONE, TurnState.FAILED]))).one()
+    again = connection.execute(numbers.where(table.c.state == TurnState.PENDING, _has_episode())).one()
+    last = max((position for _, position in (done, again) if position is not None), default=NEW)
+    return Early(new[0].turn_id, is_inserted=True, consolidated=done[0] + again[0]) if place < last else None
 
 
 def _has_episode() -> ColumnElement[bool]:

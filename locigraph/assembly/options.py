@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from locigraph.kg.errors import LocigraphError, nearest, shortened
@@ -141,12 +141,15 @@ def time_of(given: object) -> datetime | None:
     """A time in UTC from a datetime or a text in ISO 8601; None stays None.
 
     Raises:
-        LocigraphError: If a text is not such a time, or the time is out of range.
+        LocigraphError: If it is neither, or the time is out of range.
     """
     if given is None:
         return None
     text = str(given)
     try:
+        # Seconds or milliseconds since 1970 could be read as a day and an hour of another century.
+        if not isinstance(given, date | str) or (text.isdecimal() and len(text) != len("20240630")):
+            raise ValueError(text)
         time = given if isinstance(given, datetime) else datetime.fromisoformat(text)
     except ValueError as error:
         raise LocigraphError(

@@ -173,7 +173,9 @@ class AskedSpaces:
                 return {node.id: None if node.valid_to is None else node.valid_to.date() for node in nodes}
 
             then = read_by_space(facts, past) if self.is_joint else past(self.name, facts)
-            ends = {node: then.get(node) if end is not None else None for node, end in ends.items()}
+            # What a late turn has ended may have no end yet in what was stored of it at that time.
+            found = {hit.node_id: hit.until for hit in hits if hit.superseded_by}
+            ends = {node: then.get(node) or found.get(node) if end is not None else None for node, end in ends.items()}
         return tuple(
             self._shown(replace(hit, until=ends.get(hit.node_id, hit.until), spoken_at=known[hit.node_id].spoken_at))
             for hit in hits

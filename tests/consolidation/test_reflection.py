@@ -154,6 +154,8 @@ def test_a_reflection_is_archived_when_one_of_its_facts_is_no_longer_true(
         assert Reflector(store, ENCODER).run(SPACE, client) == Reflected(archived=1)
     assert reflections(store) == {}
     assert len(store.nodes(SPACE, types=["reflection"], as_of=MONDAY + timedelta(minutes=2))) == 1
+    store.forget(SPACE, [last.turn_id])
+    assert len(reflections(store)) == is_superseded  # the fact holds again, as far as its end was due to that turn
 
 
 def test_what_an_earlier_version_made_by_rules_is_archived(store: Store, tmp_path: Path) -> None:

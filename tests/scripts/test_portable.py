@@ -90,6 +90,12 @@ BROKEN: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
     "an unknown table": (lambda lines: [lines[0], '{"table": "users", "row": {}}'], "table 'users' is not known"),
     "an unknown column": (_changed("turns", "colour", "red"), "table 'turns' has no column 'colour'"),
     "another type": (_changed("turns", "position", "first"), "turns.position is 'first'; expected another type"),
+    "a time out of range": (
+        _changed("relations", "created_at", 2**60),
+        "relations.created_at is .*a time from 1000 to",
+    ),
+    "a turn that cannot be added": (_changed("turns", "spoken_at", -(10**11)), "turns.spoken_at is -100000000000"),
+    "a session without a name": (_changed("turns", "session_id", ""), "session_id is ''; expected"),
     "a null": (_changed("turns", "text", None), "turns.text is null"),
     "a list": (lambda lines: [lines[0], "[]"], "expected an object"),
     "a dangling reference": (_changed("provenance", "node_key", 99_999), "contradicts itself|failed"),

@@ -10,6 +10,7 @@ import pytest
 
 from locigraph import Memory
 from locigraph.assembly import options
+from locigraph.kg.errors import LocigraphError
 from locigraph.scripts.commands.memory.explain import explain
 from locigraph.scripts.commands.memory.recall import recall
 from locigraph.serving.operations import Answer, Explained
@@ -22,6 +23,12 @@ def test_today_is_the_day_in_utc_as_it_is_for_turns(given: object) -> None:
     asked = options.time_of(given)
     assert asked is not None
     assert asked.date() == date(2024, 5, 2)
+
+
+@pytest.mark.parametrize("given", [1712041512345, 1712041512.0, "1712041512345", 20240501])
+def test_numbers_are_no_times(given: object) -> None:
+    with pytest.raises(LocigraphError, match="is not ISO 8601"):
+        options.time_of(given)
 
 
 def test_json_is_what_a_server_would_answer(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
