@@ -96,6 +96,11 @@ class TurnVectors:
     own: Tensor
     edge: Tensor
 
+    def of(self, turns: Tensor) -> TurnVectors:
+        """Those of some turns, given by their indices; the weights of the edges are those of all."""
+        names = ("text", "lexical", "context", "bias", "own")
+        return replace(self, **{name: getattr(self, name)[turns] for name in names})
+
     def joined(self) -> Tensor:
         """The blocks concatenated, as they are stored in the index, [turns, vector_dim]."""
         return torch.cat([self.text, self.lexical, self.context, self.bias], dim=1)

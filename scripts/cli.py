@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import cache
@@ -203,8 +204,26 @@ def _check_configuration(path: str) -> None:
         if is_empty:
             fail(f"{path}: is empty; expected options by name, such as seed: 0")
         _check_aliases(path, text)
+        if (repeated := _repeated_key(yaml.compose(text, Loader=yaml.SafeLoader), set())) is not None:
+            fail(f"{path}: {repeated!r} is given twice; write it once")
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         fail(f"{path}: not a valid YAML configuration ({abridged(error)})")
+
+
+def _repeated_key(node: Any, seen: set[int]) -> str | None:
+    """A name that occurs twice in a mapping, of which the parser would keep the last; not in nodes ``seen`` before."""
+    import yaml
+
+    if id(node) in seen:  # by an alias
+        return None
+    seen.add(id(node))
+    inside: list[Any] = node.value if isinstance(node, yaml.SequenceNode) else []
+    if isinstance(node, yaml.MappingNode):
+        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
+        if twice := next((name for name, count in Counter(names).items() if count > 1), None):
+            return str(twice)
+        inside = [value for _, value in node.value]
+    return next((found for each in inside if (found := _repeated_key(each, seen)) is not None), None)
 
 
 def _check_aliases(path: str, text: str) -> None:

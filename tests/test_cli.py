@@ -320,6 +320,8 @@ def _aliases_of_aliases() -> bytes:
         (_aliases_of_aliases(), ["aliases", "more than 10000 characters"]),
         (b"store: &a [*a]", ["*a refers to a value that contains it"]),
         (b"store: *a", ["found undefined alias"]),
+        (b"corpus: {path: a}\ncorpus: {path: b}", ["run.yaml: 'corpus' is given twice"]),
+        (b"encoder: {model: a, model: b}", ["run.yaml: 'model' is given twice"]),
         (b"dry_run: null", ["dry_run is null"]),
         (b"", ["run.yaml: is empty; expected options by name"]),
         (b"# later\n", ["run.yaml: is empty; expected options by name"]),

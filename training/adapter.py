@@ -22,6 +22,7 @@ from torch.utils.checkpoint import checkpoint
 
 from locigraph.gnn.losses import multi_positive_loss
 from locigraph.kg.schema import EPISODE, answer_types
+from locigraph.retrieval.text.local_models import identified
 from locigraph.retrieval.text.text_adapter import TextAdapter, add_adapter, read_adapter, save_adapter
 from locigraph.retrieval.text.text_encoder import load_model, windows_read
 from locigraph.training.config import AdapterConfig
@@ -200,7 +201,7 @@ def train_adapter(data: Sequence[TrainingSet], config: AdapterConfig, run: Train
         ADAPTER_ALGORITHM,
         dataclasses.asdict(config),
         run.seed,
-        model,
+        identified(model),
         run.trainer.precision,
         run.trainer.recorded_devices,
         *train_and_validation_spaces(data),

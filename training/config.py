@@ -148,10 +148,10 @@ class AdapterConfig:
         _require(
             self, "adapter", at_least=counts | rest, at_most={"rank": 384, "questions": 1_024, "negatives": 10_000}
         )
-        if not self.temperature > 0 or not 0 <= self.dropout < 1:
+        if not 0 < self.temperature < math.inf or not 0 <= self.dropout < 1:
             raise TrainingError(
-                f"adapter.temperature is {self.temperature} and adapter.dropout {self.dropout}; expected a number "
-                "above 0, and a share in [0, 1)"
+                f"adapter.temperature is {self.temperature} and adapter.dropout {self.dropout}; expected a finite "
+                "number above 0, and a share in [0, 1)"
             )
 
 
@@ -218,8 +218,8 @@ class TrainerConfig:
         recompute: Whether ``locigraph adapt`` computes the activations of the text encoder again in the backward pass,
             one batch of texts after another (Chen et al. 2016, arXiv:1604.06174). This takes about a third longer and
             needs memory for one batch instead of all; the weights are the same.
-        keep_mb: Megabytes of prepared spaces that are kept from one epoch to the next, for training and for validation
-            each; other spaces are read from the graph again.
+        keep_mb: Megabytes of prepared spaces that a training of the graph network keeps from one epoch to the next, for
+            training and for validation each; other spaces are read from the graph again.
         csv_log: Whether to write metrics to a CSV file.
         wandb_mode: ``disabled`` (no logger), ``offline`` (files only) or ``online``.
         wandb_project: Name of the project in Weights & Biases; each training is a separate run in it.
@@ -234,6 +234,9 @@ class TrainerConfig:
     csv_log: bool = True
     wandb_mode: Literal["disabled", "offline", "online"] = "disabled"
     wandb_project: str = "locigraph"
+
+    def __post_init__(self) -> None:
+        _require(self, "trainer", at_least={"keep_mb": 0}, at_most={})
 
     @property
     def keep_bytes(self) -> int:

@@ -65,14 +65,20 @@ class SpaceExample:
         """What a step of the training takes: all of it."""
         return self
 
-    def corrected(self, logits: Tensor) -> Tensor:
+    def corrected(self, logits: Tensor, turns: Tensor | None = None) -> Tensor:
         """Logits of questions and turns, [questions, turns], whose softmax estimates that over all turns of the space.
+
+        Args:
+            logits: The logits, [questions, turns].
+            turns: Indices of the turns that they are of; None for all turns.
 
         Source:
             Bengio and Senécal 2008, "Adaptive importance sampling to accelerate training of a neural probabilistic
             language model": sampled softmax.
         """
-        return logits if self.correction is None else logits + self.correction
+        if self.correction is None:
+            return logits
+        return logits + (self.correction if turns is None else self.correction[turns])
 
     def blocks(self) -> Iterator[GraphInputs]:
         """The graph of all turns, a block of turns at a time: one block."""

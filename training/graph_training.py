@@ -163,7 +163,7 @@ def train_checkpoint(
     if done is not None:
         return done
     fusion = {}
-    if with_fusion and any(each.questions and each.train for each in data):
+    if with_fusion and any(_is_answered(graph) for graph in graphs if graph.is_training):
         fusion[DETAIL] = dict(learn_fusion(SignalReader(encoder).examples(data)).weights)
     started = time.monotonic()
     read = partial(read_space, model=settings.model, encoder=encoder, writer=asking, step_turns=training.step_turns)
@@ -235,9 +235,14 @@ def _learnable(data: Sequence[TrainingSet], training: TrainingConfig) -> list[Tr
     graphs = graphs_of(data)
     if not any(graph.is_training for graph in graphs):
         raise TrainingDataError("there is no space to train on; name a corpus with questions")
-    if training.epochs and not any(graph.questions for graph in graphs if graph.is_training):
+    if training.epochs and not any(_is_answered(graph) for graph in graphs if graph.is_training):
         raise TrainingDataError("no training space has a question with evidence; fine-tuning needs some")
     return graphs
+
+
+def _is_answered(graph: TrainingGraph) -> bool:
+    """Whether any question about a graph has evidence in it."""
+    return any(question.evidence for question in graph.questions)
 
 
 def _trained_stages(

@@ -376,6 +376,8 @@ def run_lightning(
             )
         except (MisconfigurationException, TypeError, ValueError, RuntimeError) as error:
             raise TrainingError(f"trainer {chosen} cannot run here: {error}") from error
+        if trainer.precision != given.precision:  # Lightning would take another one with no more than a warning
+            raise TrainingError(f"trainer.precision {given.precision} needs a GPU; here, {trainer.precision} is used")
         steps = one_by_one(train, EpochSampler(len(train), seed, trainer))
         checks: Any = one_by_one(validation) if len(validation) else []
         with _interruptible():

@@ -79,9 +79,9 @@ def pseudo_question_loss(scorer: Scorer, example: SpaceExample) -> Tensor | None
     if int(is_asked.sum()) < 1 or int(chosen.sum()) < 2:
         return None
     hidden = inputs.with_edges(~(telling[inputs.relation] & chosen[inputs.target]))
-    logits = example.corrected(scorer.rank(example.pseudo, scorer.encoder(hidden)))
     rows, columns = (inputs.on_device(each.nonzero().squeeze(1)) for each in (is_asked, chosen))
-    return multi_positive_loss(logits[rows][:, columns], example.pseudo_positive[is_asked][:, chosen])
+    ranked = scorer.rank(example.pseudo[rows], scorer.encoder(hidden).of(columns))
+    return multi_positive_loss(example.corrected(ranked, columns), example.pseudo_positive[is_asked][:, chosen])
 
 
 def link_prediction_loss(scorer: Scorer, example: SpaceExample) -> Tensor | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -104,6 +105,17 @@ class Corpus:
     def source(self) -> dict[str, str]:
         """Name and hash of the file, for records and manifests: its folder says nothing on other machines."""
         return {"path": Path(self.path).name, "sha256": self.sha256}
+
+    @cached_property
+    def content(self) -> str:
+        """Hash of what is used of the file, conversations and questions with their evidence; 12 hexadecimal digits."""
+        digest = hashlib.sha256()
+        for conversation in self.conversations:
+            said = [(turn.turn_id, turn.text) for turn in conversation.turns]
+            digest.update(repr((conversation.space, said)).encode())
+        asked = [(each.question_id, each.text, each.evidence, str(each.asked_at)) for each in self.questions]
+        digest.update(repr((asked, sorted(self.corrections.items()))).encode())
+        return digest.hexdigest()[:12]
 
     @cached_property
     def texts(self) -> dict[str, dict[str, str]]:

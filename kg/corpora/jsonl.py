@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from datetime import date
+from dataclasses import replace
+from datetime import date, timedelta
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat, Extractions, RecordedEvent, RecordedItem
 from locigraph.kg.corpora.parsing import Record, Utterance, by_conversation, json_lines, number_turns
+from locigraph.kg.counts import counted, is_or_are
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.times import TIME_RANGE, day_start, is_in_range
 from locigraph.kg.types import Question, SpaceId, TurnId
+
+_FIELDS = (
+    "question_id", "text", "category", "evidence_turn_ids", "evidence_session_ids", "asked_at", "answer",
+)  # fmt: skip
 
 
 def read(path: str) -> Corpus:
@@ -23,14 +29,20 @@ def read(path: str) -> Corpus:
     conversations: list[Conversation] = []
     questions: list[Question] = []
     seen: set[str] = set()
+    early, unread = 0, dict[str, None]()
     for space, record in by_conversation(_named(path), "conversation_id", entry="line"):
         turns = number_turns(space, list(_utterances(record)))
         known = {turn.turn_id for turn in turns}
         empty = _turn_ids(record) - known
         sessions = {session.string("session_id") for session in record.records("sessions")}
         skipped: Counter[str] = Counter()
+        unresolved: list[str] = []
+        spoken = {turn.turn_id: turn.spoken_at for turn in turns}
         for entry in record.records("questions", required=False):
-            question = _question(entry, space, empty)
+            question, cited = _question(entry, space), _cited(entry)
+            unresolved += [f"{question.question_id}: {turn} is empty" for turn in cited if turn in empty]
+            question = replace(question, evidence=tuple(turn for turn in cited if turn not in empty))
+            unread |= dict.fromkeys(name for name in entry.data if name not in _FIELDS)
             if question.question_id in seen:
                 raise entry.error("question_id", question.question_id, "an id that no earlier question has")
             seen.add(question.question_id)
@@ -42,10 +54,18 @@ def read(path: str) -> Corpus:
                 raise entry.error("evidence_session_ids", elsewhere[0], "the id of a session of this conversation")
             if question.evidence:
                 questions.append(question)
+                times = [time for turn in question.evidence if (time := spoken[turn]) is not None]
+                early += question.asked_at is not None and bool(times) and max(times) > question.asked_at
             else:
-                skipped["no evidence turn given"] += 1
-        conversations.append(Conversation(space, turns, read_extractions(record, known, empty), skipped))
-    return Corpus(tuple(conversations), tuple(questions))
+                skipped["evidence turn is empty" if cited else "no evidence turn given"] += 1
+        extractions = read_extractions(record, known, empty)
+        conversations.append(Conversation(space, turns, extractions, skipped, tuple(unresolved)))
+    notes = []
+    if early:
+        notes.append(f"{counted(early, 'question')} {is_or_are(early)} asked before some of their evidence was said")
+    if unread:
+        notes.append(f"fields of questions that are not read: {', '.join(sorted(unread))}")
+    return Corpus(tuple(conversations), tuple(questions), tuple(notes))
 
 
 def _named(path: str) -> Iterator[tuple[str, Record]]:
@@ -88,16 +108,24 @@ def _utterances(record: Record) -> Iterator[Utterance]:
             )
 
 
-def _question(entry: Record, space: SpaceId, empty: AbstractSet[TurnId]) -> Question:
-    cited = dict.fromkeys(map(TurnId, entry.strings("evidence_turn_ids", required=False)))
+def _cited(entry: Record) -> tuple[TurnId, ...]:
+    """The turns that a question cites, each once."""
+    return tuple(dict.fromkeys(map(TurnId, entry.strings("evidence_turn_ids", required=False))))
+
+
+def _question(entry: Record, space: SpaceId) -> Question:
+    """A question, without its evidence."""
+    asked_at = entry.timestamp("asked_at")
+    if asked_at is not None and len(entry.string("asked_at").strip()) == len("2024-10-02"):
+        asked_at += timedelta(days=1, seconds=-1)  # a day alone: at its end
     return Question(
         space,
         f"{space}:{entry.string('question_id')}",
         entry.string("text"),
         entry.optional_string("category") or "uncategorised",
-        tuple(turn for turn in cited if turn not in empty),
+        (),
         entry.strings("evidence_session_ids", required=False),
-        entry.timestamp("asked_at"),
+        asked_at,
         entry.optional_string("answer"),
     )
 

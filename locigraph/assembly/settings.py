@@ -54,8 +54,8 @@ class EncoderSettings:
 
     Attributes:
         model: Hugging Face name or directory of a sentence-transformers model, whose default prompt is used, and no
-            others. A directory is identified by its path, so use another directory for a changed model. null for the
-            one that the store remembers, or all-MiniLM-L6-v2.
+            others. A directory is identified by its path and a hash of its files. null for the one that the store
+            remembers, or all-MiniLM-L6-v2.
         adapter: Folder of an adapter for the model (locigraph adapt), which v2 uses; null for the model without one;
             ``default`` for the one that the store remembers, or the shipped one.
         device: torch device; null lets torch choose.

@@ -21,6 +21,7 @@ from locigraph.kg.embedded_text import TURN_BEFORE, WINDOWS
 from locigraph.kg.files import check_seal, parsed_json, replaced_folder, sealed, whole_folder
 from locigraph.kg.language.seen_texts import SeenTexts, seen_spaces
 from locigraph.retrieval.errors import TextEncoderError
+from locigraph.retrieval.text.local_models import identified
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -128,7 +129,7 @@ def save_adapter(
         (part / _CONFIG).write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
         save_file(weights, part / _WEIGHTS)
         seen.save(part)
-        manifest = {"base": base, "version": _version(part), "details": dict(details)}
+        manifest = {"base": identified(base), "version": _version(part), "details": dict(details)}
         (part / _MANIFEST).write_text(sealed(manifest))
     return read_adapter(folder, base=base)
 
@@ -168,8 +169,9 @@ def read_adapter(folder: Path, *, base: str) -> TextAdapter:
             f"{folder}: the weights are of version {version} but the manifest says {adapter.version}; "
             "the adapter is damaged; run locigraph adapt again"
         )
-    if adapter.base != base:
-        raise TextEncoderError(f"{folder}: the adapter belongs to text encoder {adapter.base!r}, not to {base!r}")
+    known = identified(base)
+    if adapter.base != known:
+        raise TextEncoderError(f"{folder}: the adapter belongs to text encoder {adapter.base!r}, not to {known!r}")
     return adapter
 
 
@@ -259,7 +261,14 @@ def _lora(settings: Mapping[str, Any]) -> Any:
 
 
 def _transformer(model: SentenceTransformer) -> Any:
-    return model[0].auto_model
+    try:
+        return model[0].auto_model
+    except AttributeError as error:
+        kind = type(model[0]).__name__
+        raise TextEncoderError(
+            f"the text encoder is a {kind} without a transformer, which no adapter can change; use it without one "
+            "(--encoder.adapter null)"
+        ) from error
 
 
 def _version(folder: Path) -> str:

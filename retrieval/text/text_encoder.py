@@ -33,6 +33,7 @@ from locigraph.kg.language.tokens import with_named_emoji
 from locigraph.kg.temporary import held_folder
 from locigraph.retrieval.errors import TextEncoderError
 from locigraph.retrieval.text import DEFAULT_CACHE_MB
+from locigraph.retrieval.text.local_models import identified
 from locigraph.retrieval.text.text_adapter import TextAdapter, apply_adapter, read_adapter
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class CachedTextEncoder:
         dtype: Literal["float32", "bfloat16"] = "float32",
     ) -> None:
         self._name = model
+        self._identified = identified(model)
         self._device = device
         self._dtype = dtype
         self.adapter = None if adapter is None else read_adapter(adapter, base=model)
@@ -123,7 +125,7 @@ class CachedTextEncoder:
     @property
     def model_id(self) -> str:
         """ID of the model with its adapter and number format; the store and the index record it with each vector."""
-        name = self._name + WINDOWS if self.adapter is None else self.adapter.model_id
+        name = self._identified + WINDOWS if self.adapter is None else self.adapter.model_id
         return name if self._dtype == "float32" else f"{name}{_HALF}"
 
     def without_adapter(self) -> CachedTextEncoder:

@@ -272,8 +272,8 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
     },
     MilvusIndex: dict.fromkeys(
         (
-            "close", "collections", "owned", "create", "open_or_create", "clear", "open", "is_open", "has", "drop",
-            "alias_target", "point",
+            "close", "collections", "owned", "create", "open_or_create", "clear", "open", "find", "is_open", "has",
+            "drop", "alias_target", "point",
         )
     ),
     Collection: {

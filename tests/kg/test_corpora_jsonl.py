@@ -85,10 +85,22 @@ def test_turns_that_say_nothing_are_no_evidence_and_no_source(tmp_path: Path) ->
     data["facts"] = [{"text": "Ann greets", "turn_ids": ["t1", "t4"]}, {"text": "Nothing", "turn_ids": ["t4"]}]
     corpus = read(tmp_path, data)
     assert [question.evidence for question in corpus.questions] == [("t1",)]
-    assert corpus.skipped == {"no evidence turn given": 1}
+    assert corpus.skipped == {"evidence turn is empty": 1}
+    assert corpus.notes == ("2 cited turns could not be resolved: c1:q1: t4 is empty; c1:q2: t4 is empty",)
     assert [(fact.text, fact.turn_ids) for fact in corpus.conversations[0].extractions.facts] == [
         ("Ann greets", ("t1",))
     ]
+
+
+def test_questions_that_are_asked_too_early_and_fields_that_are_not_read_are_noted(tmp_path: Path) -> None:
+    data = line()
+    data["questions"][0] |= {"evidence_turn_ids": ["t1"], "asked_at": "2020-05-01", "evidence_turns": ["t2"]}
+    corpus = read(tmp_path, data)
+    assert corpus.notes == (
+        "1 question is asked before some of their evidence was said",
+        "fields of questions that are not read: evidence_turns",
+    )
+    assert corpus.questions[0].asked_at == datetime(2020, 5, 1, 23, 59, 59, tzinfo=UTC)  # a day alone: at its end
 
 
 def test_recorded_extractions_join_their_conversation(tmp_path: Path) -> None:

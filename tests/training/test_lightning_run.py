@@ -490,3 +490,9 @@ def test_a_damaged_point_of_a_training_runs_no_code_of_its_own(tmp_path: Path) -
     with suppress(Exception):
         _resumed_epoch(point)
     assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.filterwarnings("ignore:You passed")
+def test_a_precision_that_lightning_would_replace_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="16-mixed needs a GPU; here, bf16-mixed is used"):
+        made_of(tmp_path, trainer=replace(CPU, precision="16-mixed"))

@@ -86,10 +86,17 @@ class Summary(TypedDict):
 
 
 class CorpusSummary(TypedDict):
-    """The corpus of the questions. ``skipped`` counts, by reason, those that could not be scored."""
+    """The corpus of the questions.
+
+    ``sha256`` is that of the file, ``content`` a hash of the conversations and questions that were used of it.
+    ``skipped`` counts, by reason, questions that could not be scored. Earlier results lack ``content`` and
+    ``conversations``.
+    """
 
     path: str
     sha256: str
+    content: NotRequired[str]
+    conversations: NotRequired[int]
     questions: int
     skipped: dict[str, int]
 

@@ -97,7 +97,8 @@ def searched_folds(
     with folded.trainings(trainer, seed=seed) as (views, trainings):
         for fold in folded.folds:
             fingerprints = [views.at(SpaceId(s), None).fingerprint for s in (*fold.train, *fold.validation)]
-            made_by = [str(CHECKPOINT_ALGORITHM), folded.encoder.model_id, folded.corpus.sha256, *fingerprints]
+            made_by = [str(CHECKPOINT_ALGORITHM), folded.encoder.model_id, folded.corpus.sha256]
+            made_by += [trainer.precision, *fingerprints]
             found.append(
                 search_fold(
                     fold,

@@ -59,6 +59,8 @@ def write_results(
     write_rankings(folder / "rankings.jsonl", questions, runs)
     if any(run.contexts for run in runs):
         write_contexts(folder / "contexts.jsonl.gz", runs)
+    else:  # those of an earlier run would be taken for contexts of these results
+        (folder / "contexts.jsonl.gz").unlink(missing_ok=True)
     left_out = learnt_questions(corpus, folds, learnt)
     write_question_scores(folder / "question_scores.jsonl.gz", questions, runs, left_out=left_out)
     repetitions = by_strategy(runs)
@@ -80,8 +82,8 @@ def write_results(
     results: Results = {
         **summarise(questions, runs, comparisons=pairs, left_out=left_out, seed=seed),
         "corpus": {
-            "path": corpus.source["path"], "sha256": corpus.sha256, "questions": len(corpus.questions),
-            "skipped": corpus.skipped,
+            "path": corpus.source["path"], "sha256": corpus.sha256, "content": corpus.content,
+            "conversations": len(corpus.conversations), "questions": len(corpus.questions), "skipped": corpus.skipped,
         },
         "manifest": manifest,
         "notes": said,

@@ -219,7 +219,13 @@ class TransferMatrix:
         """Entries of the manifest of the matrix."""
         return {
             "graphs": {
-                name: {"corpus": graph.corpus.sha256, "text_encoder": graph.encoder.model_id}
+                name: {
+                    "corpus": graph.corpus.sha256,
+                    "content": graph.corpus.content,
+                    "conversations": len(graph.corpus.conversations),
+                    "questions": len(graph.corpus.questions),
+                    "text_encoder": graph.encoder.model_id,
+                }
                 for name, graph in self._graphs.items()
             },
             "train": train,

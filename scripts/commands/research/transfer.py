@@ -79,6 +79,7 @@ def transfer(
         seed=seed,
         contexts=contexts,
     ) as matrix:
+        tests = [*dict.fromkeys(tests)]
         loaded = {name: matrix.loaded(path) for name, path in checkpoints.items()}
         matrix.require_unlearnt(sources, loaded, tests)
         rows = {name: matrix.trained(name, learnt) for name, learnt in sources.items()} | loaded

@@ -36,9 +36,12 @@ def run(name: str, turn: str, seed: int | None = None) -> StrategyRun:
 def test_files_hold_every_run_and_a_second_gold(tmp_path: Path) -> None:
     runs = [run("v1", "t1"), run("v2", "t0", 0), run("v2", "t1", 1)]
     folds = [Fold(0, (), (), tuple(SPACES[:3])), Fold(1, (), (), tuple(SPACES[3:]))]
+    (tmp_path / "contexts.jsonl.gz").write_bytes(b"of an earlier run")
     results = write_results(
         tmp_path, corpus(), runs, folds, [("v2", "v1")], ["a note"], {"commit": "x"}, seed=0, learnt=SeenTexts()
     )
+    assert not (tmp_path / "contexts.jsonl.gz").exists()
+    assert results["corpus"]["conversations"] == len(SPACES)
     assert json.loads((tmp_path / "results.json").read_text()) == json.loads(json.dumps(results))
     # One seed finds all, the other none.
     assert results["strategies"]["v2"]["overall"]["recall@10"] == pytest.approx(0.5)

@@ -10,6 +10,7 @@ import torch
 from locigraph.kg.files import sealed
 from locigraph.kg.language.seen_texts import SeenTexts
 from locigraph.retrieval.errors import TextEncoderError
+from locigraph.retrieval.text.local_models import identified
 from locigraph.retrieval.text.text_adapter import TextAdapter, add_adapter, read_adapter, save_adapter
 from locigraph.retrieval.text.text_encoder import CachedTextEncoder, load_model
 from tests.fakes_models import tiny_text_encoder
@@ -71,8 +72,8 @@ def test_adapters_are_told_apart_by_their_content(base: str, tmp_path: Path) -> 
     other, _ = changed_adapter(base, tmp_path / "other", seed=1)
     assert first.version == again.version != other.version
     encoder = CachedTextEncoder(base, cache=tmp_path / "c.sqlite", adapter=tmp_path / "first", dtype="bfloat16")
-    assert encoder.model_id == f"{base}+{first.version}+windows@bfloat16"
-    assert encoder.without_adapter().model_id == f"{base}+windows@bfloat16"
+    assert encoder.model_id == f"{identified(base)}+{first.version}+windows@bfloat16"
+    assert encoder.without_adapter().model_id == f"{identified(base)}+windows@bfloat16"
     assert encoder.without_adapter() is encoder.without_adapter().without_adapter()
 
 
@@ -94,7 +95,7 @@ def test_what_is_no_adapter_is_refused_before_any_model_is_loaded(base: str, tmp
     with pytest.raises(TextEncoderError, match=r"absent: no adapter .*run locigraph adapt"):
         CachedTextEncoder(base, cache=tmp_path / "c.sqlite", adapter=tmp_path / "absent")
     changed_adapter(base, tmp_path / "adapter")
-    with pytest.raises(TextEncoderError, match=r"belongs to text encoder .*tiny', not to 'other/model'"):
+    with pytest.raises(TextEncoderError, match=r"belongs to text encoder .*tiny#\w{12}', not to 'other/model'"):
         CachedTextEncoder("other/model", cache=tmp_path / "c.sqlite", adapter=tmp_path / "adapter")
     weights = tmp_path / "adapter" / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\xff")

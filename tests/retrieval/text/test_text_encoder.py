@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import shutil
 import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,7 @@ from locigraph.retrieval.text.text_encoder import (
     packaged_weights,
 )
 from tests.fakes import FakeEncoder
+from tests.fakes_models import tiny_text_encoder
 
 
 class CountingEncoder(CachedTextEncoder):
@@ -304,3 +306,17 @@ def test_texts_are_encoded_in_the_parts_that_take_least_time(lengths: list[int])
         [0, *places, len(texts)] for size in range(len(texts)) for places in combinations(range(1, len(texts)), size)
     )
     assert cost(parts) == min(cost([texts[a:b] for a, b in pairwise(each)]) for each in cuts)
+
+
+def test_a_model_that_was_trained_further_in_its_folder_is_another_model(tmp_path: Path) -> None:
+    base = tiny_text_encoder(tmp_path / "tiny")
+    first = CachedTextEncoder(base, cache=tmp_path / "cache.sqlite", device="cpu")
+    vectors = first.encode(["a blue bike"])
+    shutil.rmtree(base)
+    shutil.rmtree(f"{base}-bert")
+    tiny_text_encoder(tmp_path / "tiny", seed=1)
+    second = CachedTextEncoder(base, cache=tmp_path / "cache.sqlite", device="cpu")
+    assert second.model_id != first.model_id
+    assert not np.allclose(second.encode(["a blue bike"]), vectors, atol=1e-2)
+    assert second.encoded == 1
+    assert CachedTextEncoder(base, cache=tmp_path / "other.sqlite", device="cpu").model_id == second.model_id
