@@ -328,14 +328,24 @@ class Reflector:
             ends = facts.seen.recorded_at[successors].tolist()
             times = [node.update_time for node in behind] + [moment(end) for end in ends]
             attributes = dict(reflection.node.attributes)
-            if ends:  # once the turn that ended a fact is forgotten, the reflection holds again
-                last = self._store.node(facts.seen.space, facts.seen.ids[successors[int(np.argmax(ends))]])
-                attributes[ARCHIVED_BY] = last.provenance[0]
+            if (only := self._only_end(facts, reflection, successors)) is not None:
+                attributes[ARCHIVED_BY] = only
             change = NodeUpdate(reflection.node.id, status=NodeStatus.ARCHIVED, attributes=attributes)
             latest = max(times, default=reflection.node.update_time)
             self._store.commit(GraphChange(facts.seen.space, latest, updates=(change,)))
             archived += 1
         return Reflected(archived=archived)
+
+    def _only_end(self, facts: _Facts, reflection: _Reflection, successors: NDArray[np.int64]) -> TurnId | None:
+        """The one turn that ended what a reflection rests on: once it is forgotten, the reflection holds again."""
+        seen = facts.seen
+        is_end = (seen.relations == SUPERSEDED_BY) & np.isin(seen.target, successors)
+        ended = {seen.ids[row] for row in seen.source[is_end]}
+        lacking = reflection.facts - {seen.ids[row] for row in facts.rows}
+        by = self._store.nodes(seen.space, ids=[seen.ids[row] for row in successors])
+        turns = {turn for node in by for turn in node.provenance}
+        is_useful = "key" not in reflection.node.attributes  # those that an earlier version made by rules are not
+        return turns.pop() if is_useful and lacking <= ended and len(turns) == 1 else None
 
 
 def _nearest(seen: Snapshot, new: NDArray[np.int64], rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:

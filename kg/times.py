@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, time
 from math import floor
 
+_COUNTED = re.compile(r"\s*\d{9}")
 #: Times outside this range are refused, so that date arithmetic stays within Python's years 1 to 9999.
 EARLIEST, LATEST = datetime(1000, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC)
 #: The range as error messages describe it.
@@ -19,6 +21,16 @@ def in_utc(at: datetime) -> datetime:
 def is_in_range(at: datetime) -> bool:
     """Whether a time lies within the range that can be stored; a time without zone is read as UTC."""
     return EARLIEST <= (at if at.tzinfo else at.replace(tzinfo=UTC)) < LATEST
+
+
+def read_time(text: str) -> datetime:
+    """A time in ISO 8601; raises ValueError for anything else.
+
+    Python would read seconds and milliseconds since 1970 as a day and an hour of another century.
+    """
+    if _COUNTED.match(text):
+        raise ValueError(f"{text} is not ISO 8601")
+    return datetime.fromisoformat(text)
 
 
 def epoch(at: datetime) -> int:

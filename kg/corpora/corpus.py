@@ -111,11 +111,16 @@ class Corpus:
         """Hash of what is used of the file, conversations and questions with their evidence; 12 hexadecimal digits."""
         digest = hashlib.sha256()
         for conversation in self.conversations:
-            said = [(turn.turn_id, turn.text) for turn in conversation.turns]
-            digest.update(repr((conversation.space, said)).encode())
+            digest.update(repr((conversation.space, conversation.turns)).encode())
         asked = [(each.question_id, each.text, each.evidence, str(each.asked_at)) for each in self.questions]
         digest.update(repr((asked, sorted(self.corrections.items()))).encode())
         return digest.hexdigest()[:12]
+
+    @cached_property
+    def extractions(self) -> str:
+        """Hash of what was extracted from the conversations; 12 hexadecimal digits."""
+        given = [(conversation.space, conversation.extractions) for conversation in self.conversations]
+        return hashlib.sha256(repr(given).encode()).hexdigest()[:12]
 
     @cached_property
     def texts(self) -> dict[str, dict[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date, timedelta
 
@@ -116,8 +117,10 @@ def _cited(entry: Record) -> tuple[TurnId, ...]:
 def _question(entry: Record, space: SpaceId) -> Question:
     """A question, without its evidence."""
     asked_at = entry.timestamp("asked_at")
-    if asked_at is not None and len(entry.string("asked_at").strip()) == len("2024-10-02"):
-        asked_at += timedelta(days=1, seconds=-1)  # a day alone: at its end
+    if asked_at is not None:
+        with suppress(ValueError):  # there is a time of the day, too
+            date.fromisoformat(entry.string("asked_at").strip())
+            asked_at += timedelta(days=1, seconds=-1)
     return Question(
         space,
         f"{space}:{entry.string('question_id')}",

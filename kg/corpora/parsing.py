@@ -20,7 +20,7 @@ from typing import Any, cast
 from locigraph.kg.corpora.corpus import Conversation, Corpus
 from locigraph.kg.errors import CorpusFileError, CorpusFormatError
 from locigraph.kg.files import parsed_json
-from locigraph.kg.times import TIME_RANGE, in_utc, is_in_range
+from locigraph.kg.times import TIME_RANGE, in_utc, is_in_range, read_time
 from locigraph.kg.types import UNSTORABLE, SpaceId, Turn, TurnId, title_of
 
 _NOT_SPACE = re.compile(r"\S")
@@ -113,7 +113,7 @@ class Record:
         """The ISO 8601 time of a key, read as UTC if it has no zone; None if absent, null or blank."""
         if self.optional_string(key) is None:
             return None
-        return self.time(key, datetime.fromisoformat, "an ISO 8601 date-time")
+        return self.time(key, read_time, "an ISO 8601 date-time")
 
     def epoch(self, key: str) -> datetime:
         """The time of a key whose value is seconds or milliseconds since 1970, as a number or a string of digits."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,13 +19,12 @@ from locigraph.consolidation.extractors import EXTRACTORS, Clients, rules_of
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.pipeline import Consolidator, built_by, refuse_other_extractor
 from locigraph.consolidation.protocols import Extractor, MeteredExtractor
-from locigraph.kg.corpora import Conversation, Corpus
+from locigraph.kg.corpora import Corpus
 from locigraph.kg.counts import Spent, counted
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.language.redaction import redacted as redacted_text
 from locigraph.kg.language.redaction import redacted_turn
 from locigraph.kg.store import Store, TurnFailure
-from locigraph.kg.store.remembered import of_space
 from locigraph.kg.types import ANYBODY, Scope, SpaceId, Turn, TurnId, TurnState
 from locigraph.kg.views import Views
 from locigraph.retrieval.query_generator import generate_queries
@@ -35,7 +33,6 @@ from locigraph.retrieval.text.text_encoder import CachedTextEncoder, plain_and_a
 from locigraph.training.pseudo_questions import RULES
 
 # For a late turn at most so many are consolidated again; in a larger space it is put between them.
-_RECORDED = "recorded"  # setting of a space: which extractions it was built from
 _MOST_REDONE = 32
 _MOST_ASKED_AGAIN = 4  # of language models, which are paid for
 
@@ -61,54 +58,16 @@ def build_graph(
 
     Returns:
         Failed turns by space; spaces without any are left out.
-
-    Raises:
-        LocigraphError: If recorded extractions are replayed that differ from those of an earlier run.
     """
     turns = [turn for conversation in corpus.conversations for turn in conversation.turns]
-    if is_replay := _is_replay(extractor):
-        _require_same_extractions(corpus, store)
     scoped = [(conversation.space, scope) for conversation in corpus.conversations]
     writer = GraphWriter(store, extractor, encoder.without_adapter())
     spaces = writer.append(turns, scoped=scoped)
     store.put_titles({each.space: each.title for each in corpus.conversations if each.title is not None})
     writer.consolidate(spaces, progress=progress)
-    if is_replay:
-        store.remember({of_space(_RECORDED, each.space): _recorded(each) for each in corpus.conversations})
     for each in plain_and_adapted(encoder):
         embed_all(spaces, store, each, checks_vectors=True, progress=progress)
     return {space: failed for space in spaces if (failed := store.failures(space))}
-
-
-def _is_replay(extractor: Extractor) -> bool:
-    """Whether an extractor replays what was extracted earlier."""
-    return extractor.name in EXTRACTORS and EXTRACTORS[extractor.name].is_replay
-
-
-def _require_same_extractions(corpus: Corpus, store: Store) -> None:
-    """Raise LocigraphError if a space was built from other extractions of its turns than the corpus has now."""
-    held = {*store.spaces()}
-    for conversation in corpus.conversations:
-        space = conversation.space
-        known = store.setting(of_space(_RECORDED, space)) if space in held else None  # an earlier version kept none
-        if known is not None and known != _recorded(conversation, {turn.turn_id for turn in store.turns(space)}):
-            raise LocigraphError(
-                f"store {store.url!r}: space {space!r} was built from other recorded extractions; name a new store or "
-                "output folder"
-            )
-
-
-def _recorded(conversation: Conversation, of: Container[TurnId] | None = None) -> str:
-    """Hash of what was extracted from a conversation, or from some of its turns."""
-    given = conversation.extractions
-    digest = hashlib.sha256()
-    for kind, items in (
-        ("fact", given.facts), ("entity", given.entities), ("topic", given.topics), ("event", given.events),
-    ):  # fmt: skip
-        for item in items:
-            if turns := tuple(turn for turn in item.turn_ids if of is None or turn in of):
-                digest.update(repr((kind, replace(item, turn_ids=turns))).encode())
-    return digest.hexdigest()[:12]
 
 
 class GraphWriter:
@@ -175,7 +134,8 @@ class GraphWriter:
         given = list(dict.fromkeys(turn.space for turn in turns))
         for space in given:
             refuse_other_extractor(store, space, extractor)
-        may_rewind = may_rewind and (not _is_replay(extractor) or _is_whole(store, turns))
+        is_replay = extractor.name in EXTRACTORS and EXTRACTORS[extractor.name].is_replay
+        may_rewind = may_rewind and (not is_replay or _is_whole(store, turns))
         most_redone = _MOST_ASKED_AGAIN if isinstance(extractor, MeteredExtractor) else _MOST_REDONE
         store.append_turns(
             turns, scoped=scoped, may_rewind=may_rewind, most_redone=most_redone if self._inserts_late else None
@@ -305,7 +265,7 @@ def foreseen(corpus: Corpus, extractor: Extractor, store: Store | None, scope: S
         scope: To whom the conversations are to belong.
 
     Raises:
-        LocigraphError: If the build would refuse the extractor, what it replays, a turn's content, or the owner.
+        ConsolidationError, StoreError: If the build would refuse the extractor, a turn's content, or the owner.
     """
     forgotten: Mapping[SpaceId, frozenset[TurnId]] = {}
     if store is not None:
@@ -313,8 +273,6 @@ def foreseen(corpus: Corpus, extractor: Extractor, store: Store | None, scope: S
         corpus, _ = as_first_stored(corpus, store, forgotten)
         for conversation in corpus.conversations:
             refuse_other_extractor(store, conversation.space, extractor)
-        if _is_replay(extractor):
-            _require_same_extractions(corpus, store)
         turns = [turn for conversation in corpus.conversations for turn in conversation.turns]
         store.require_appendable(turns, scoped=[(each.space, scope) for each in corpus.conversations])
     pending = []

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
+from numbers import Number
 from typing import TYPE_CHECKING
 
 from locigraph.kg.errors import LocigraphError, nearest, shortened
 from locigraph.kg.name_list import Names, names_in
 from locigraph.kg.registry import RowT, Table
-from locigraph.kg.times import TIME_RANGE, in_utc, is_in_range
+from locigraph.kg.times import TIME_RANGE, in_utc, is_in_range, read_time
 from locigraph.kg.types import UNSTORABLE, Scope, SpaceId
 
 if TYPE_CHECKING:
@@ -147,10 +148,7 @@ def time_of(given: object) -> datetime | None:
         return None
     text = str(given)
     try:
-        # Seconds or milliseconds since 1970 could be read as a day and an hour of another century.
-        if not isinstance(given, date | str) or (text.isdecimal() and len(text) != len("20240630")):
-            raise ValueError(text)
-        time = given if isinstance(given, datetime) else datetime.fromisoformat(text)
+        time = given if isinstance(given, datetime) else read_time("" if isinstance(given, Number) else text)
     except ValueError as error:
         raise LocigraphError(
             f"time {shortened(text)} is not ISO 8601; expected a time such as 2024-06-30T00:00:00"

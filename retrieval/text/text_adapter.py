@@ -170,8 +170,11 @@ def read_adapter(folder: Path, *, base: str) -> TextAdapter:
             "the adapter is damaged; run locigraph adapt again"
         )
     known = identified(base)
-    if adapter.base != known:
-        raise TextEncoderError(f"{folder}: the adapter belongs to text encoder {adapter.base!r}, not to {known!r}")
+    if adapter.base not in (known, base):  # that of a folder was its path alone in earlier versions
+        if adapter.base.partition("#")[0] == base:
+            how = "has changed since; run locigraph adapt again" if Path(base).is_dir() else "is not there"
+            raise TextEncoderError(f"{folder}: the adapter belongs to the text encoder in {base!r}, which {how}")
+        raise TextEncoderError(f"{folder}: the adapter belongs to text encoder {adapter.base!r}, not to {base!r}")
     return adapter
 
 

@@ -158,6 +158,23 @@ def test_a_reflection_is_archived_when_one_of_its_facts_is_no_longer_true(
     assert len(reflections(store)) == is_superseded  # the fact holds again, as far as its end was due to that turn
 
 
+def test_a_reflection_on_facts_that_two_turns_ended_stays_archived_when_one_of_them_is_forgotten(
+    store: Store, tmp_path: Path
+) -> None:
+    build(store, HOBBIES)
+    reflect(store, tmp_path)
+    last = make_turns([*HOBBIES, "I never painted", "I never climbed"])[3:]
+    store.append_turns(last)
+    for turn, old in zip(last, store.nodes(SPACE, types=["knowledge_node"])[:2], strict=True):
+        successor = fact(f"new{turn.turn_id}", f"Ann never did: {turn.text}", turn)
+        edge = NewRelation(old.id, "SUPERSEDED_BY", successor.ref)
+        store.commit(change_of(turn, nodes=[successor], relations=[edge], encoder=ENCODER))
+    with asked(tmp_path, lambda request: {"insights": []}) as (client, _):
+        assert Reflector(store, ENCODER).run(SPACE, client) == Reflected(archived=1)
+    store.forget(SPACE, [last[1].turn_id])
+    assert reflections(store) == {}
+
+
 def test_what_an_earlier_version_made_by_rules_is_archived(store: Store, tmp_path: Path) -> None:
     build(store, HOBBIES)
     words = "Ann's activities: painting, climbing, swimming."

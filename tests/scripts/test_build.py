@@ -6,7 +6,6 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -130,22 +129,6 @@ def test_a_dry_run_refuses_a_space_of_another_extractor(place: Path) -> None:
     for dry_run in (True, False):
         with pytest.raises(LocigraphError, match="space 'harbor' was built by 'rules', not 'recorded'"):
             build(corpus=recorded, consolidation="recorded", store=store, checkpoint=None, dry_run=dry_run)
-
-
-def test_other_recorded_extractions_than_those_of_an_earlier_build_are_refused(place: Path) -> None:
-    read = CorpusSettings(path="sample", conversations=["harbor"], extractions="sample")
-    store, changed = str(place / "g.sqlite"), place / "changed.jsonl"
-    entry = json.loads(resources.files("locigraph.kg.corpora").joinpath("sample_extractions.jsonl").read_text())
-    for _ in range(2):
-        build(corpus=read, consolidation="recorded", store=store, checkpoint=None)
-    entry["facts"][0]["text"] = "Tomas sold the shop."
-    changed.write_text(json.dumps(entry))
-    for dry_run in (True, False):
-        with pytest.raises(LocigraphError, match="space 'harbor' was built from other recorded extractions"):
-            build(
-                corpus=replace(read, extractions=str(changed)), consolidation="recorded", store=store, checkpoint=None,
-                dry_run=dry_run,
-            )  # fmt: skip
 
 
 def test_a_build_counts_its_own_spaces_among_all_of_the_store(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import json
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from locigraph import Memory
@@ -25,10 +26,19 @@ def test_today_is_the_day_in_utc_as_it_is_for_turns(given: object) -> None:
     assert asked.date() == date(2024, 5, 2)
 
 
-@pytest.mark.parametrize("given", [1712041512345, 1712041512.0, "1712041512345", 20240501])
+@pytest.mark.parametrize(
+    "given", [1712041512345, 1712041512.0, np.int64(20240501), "1712041512345", "1712041512345.0", "1712041512345Z"]
+)
 def test_numbers_are_no_times(given: object) -> None:
     with pytest.raises(LocigraphError, match="is not ISO 8601"):
         options.time_of(given)
+
+
+@pytest.mark.parametrize("given", [np.datetime64("2024-05-01T10:00"), "20240501T10", date(2024, 5, 1)])
+def test_what_reads_as_iso_8601_is_a_time(given: object) -> None:
+    asked = options.time_of(given)
+    assert asked is not None
+    assert asked.date() == date(2024, 5, 1)
 
 
 def test_json_is_what_a_server_would_answer(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

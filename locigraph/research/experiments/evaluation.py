@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,11 +15,12 @@ from locigraph.assembly.queries import notes_of, queries_of, version_of
 from locigraph.assembly.search_parts import SearchParts, indexer_of, named_reranker, trained_reranker
 from locigraph.assembly.settings import EncoderSettings, GraphSettings, IndexSettings
 from locigraph.assembly.space_indexes import SpaceIndexes
-from locigraph.consolidation.extractors import Clients
+from locigraph.consolidation.extractors import EXTRACTORS, Clients
 from locigraph.consolidation.linking import Linker
 from locigraph.consolidation.protocols import Extractor
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.counts import counted
+from locigraph.kg.errors import LocigraphError
 from locigraph.kg.language.seen_texts import SeenTexts
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question
@@ -199,6 +201,7 @@ class Evaluation:
             details: Further entries of the manifest.
         """
         corpus = self.corpus
+        self._require_same_extractions()
         with (
             Store(store) as graph,
             opening.vector_index(index, graph) as vectors,
@@ -299,10 +302,29 @@ class Evaluation:
             runs.append(joined_runs([row.learn(task, row) for task in tasks], seed=seed if row.is_random else None))
         return runs
 
+    @property
+    def _extractions(self) -> str | None:
+        """Hash of the recorded extractions, if the graph is made of any."""
+        name = self.extractor.name
+        return self.corpus.extractions if name in EXTRACTORS and EXTRACTORS[name].is_replay else None
+
+    def _require_same_extractions(self) -> None:
+        """Raise LocigraphError if the folder has results, and so a graph, of other recorded extractions."""
+        try:
+            earlier = json.loads((self.folder / "results.json").read_text())["manifest"]["settings"].get("extractions")
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return  # there are none
+        if earlier not in (None, self._extractions):
+            raise LocigraphError(
+                f"{self.folder} holds results of other recorded extractions, whose graph would be used again; name "
+                "another output folder"
+            )
+
     def _manifest(self) -> dict[str, Any]:
         adapter = self.encoder.adapter
         return {
             "consolidation": self.extractor.name,
+            "extractions": self._extractions,
             "strategies": self.strategies,
             "baselines": None if self.pairs is None else sorted({baseline for _, baseline in self.pairs}),
             "seeds": len(self.seeds) if self.folds else 0,

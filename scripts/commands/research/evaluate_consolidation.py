@@ -68,8 +68,10 @@ def evaluate_consolidation(
     # A graph depends on the text encoder too, by which it finds known nodes.
     files = {
         name: Path(output) / f"{name}-{models.digest([made_by, defaults.model_and_dtype(encoder)])}.sqlite"
-        for name, made_by in {**dict.fromkeys(models.REFERENCES), "llm": setup}.items()
-    }
+        for name, made_by in {
+            **dict.fromkeys(models.REFERENCES), "recorded": loaded.extractions, "llm": setup,
+        }.items()
+    }  # fmt: skip
     llm = replace(llm, cassette=llm.cassette or str(files["llm"].with_suffix(".replies.sqlite")))
     replies = models.RecordedReplies(llm)
     ledger = Ledger(max_tokens=max_tokens, max_cost=max_cost, on_recorded=replies)
@@ -92,7 +94,7 @@ def evaluate_consolidation(
     measured = {
         "corpus": loaded.path, "sha256": loaded.sha256, "conversations": [c.space for c in loaded.conversations],
         "turns": sum(len(conversation.turns) for conversation in loaded.conversations), "threshold": threshold,
-        "encoder": text_encoder.model_id,
+        "encoder": text_encoder.model_id, "reference": loaded.extractions,
     }  # fmt: skip
     _write(Path(output) / "consolidation.json", measured, rows)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,31 @@ def test_the_store_of_an_evaluation_is_asked_with_the_number_format_that_its_ind
         run(EncoderSettings())
     with Store(store, access="read") as graph:
         assert defaults.encoder_settings(REMEMBERED, graph).dtype == "bfloat16"
+
+
+def test_the_graph_of_other_recorded_extractions_is_not_used_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        opening, "text_encoder", lambda settings: FakeCachedEncoder("fake", cache=tmp_path / "cache.sqlite")
+    )
+    corpus = written(tmp_path / "corpus.jsonl", {"harbor": "I signed up for the Ridgeback.", "ward": "Two cats slept."})
+    facts = tmp_path / "facts.jsonl"
+
+    def run(fact: str) -> None:
+        lines = [
+            {"conversation_id": name, "facts": [{"text": fact, "turn_ids": ["t0"]}]} for name in ("harbor", "ward")
+        ]
+        facts.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        evaluate(
+            corpus=replace(corpus, extractions=str(facts)), consolidation="recorded", strategies="v1",
+            output=str(tmp_path / "out"), contexts=False,
+        )  # fmt: skip
+
+    for _ in range(2):
+        run("Tomas cycles.")
+    with pytest.raises(LocigraphError, match="out holds results of other recorded extractions"):
+        run("Tomas swims.")
 
 
 def test_evidence_that_is_copied_into_a_further_corpus_to_learn_from_is_left_out_of_comparisons(

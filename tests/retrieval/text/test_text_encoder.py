@@ -308,6 +308,15 @@ def test_texts_are_encoded_in_the_parts_that_take_least_time(lengths: list[int])
     assert cost(parts) == min(cost([texts[a:b] for a, b in pairwise(each)]) for each in cuts)
 
 
+def test_a_folder_of_the_default_model_s_name_is_not_taken_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / DEFAULT_MODEL).mkdir(parents=True)
+    (tmp_path / DEFAULT_MODEL / "config.json").write_text("{}")
+    assert CachedTextEncoder(cache=tmp_path / "cache.sqlite").model_id.startswith(f"{DEFAULT_MODEL}+")
+
+
 def test_a_model_that_was_trained_further_in_its_folder_is_another_model(tmp_path: Path) -> None:
     base = tiny_text_encoder(tmp_path / "tiny")
     first = CachedTextEncoder(base, cache=tmp_path / "cache.sqlite", device="cpu")
@@ -319,4 +328,7 @@ def test_a_model_that_was_trained_further_in_its_folder_is_another_model(tmp_pat
     assert second.model_id != first.model_id
     assert not np.allclose(second.encode(["a blue bike"]), vectors, atol=1e-2)
     assert second.encoded == 1
+    (tmp_path / "tiny" / "notes.txt").write_text("bought 2024")
+    (tmp_path / "tiny" / "checkpoint-500").mkdir()
+    (tmp_path / "tiny" / "checkpoint-500" / "model.safetensors").write_bytes(b"another")
     assert CachedTextEncoder(base, cache=tmp_path / "other.sqlite", device="cpu").model_id == second.model_id
