@@ -22,7 +22,7 @@ check: $(READY)
 	$(BIN)/mypy
 	$(MAKE) docs
 	$(MAKE) test
-	$(BIN)/python -m pytest -m "long or llm" --dist worksteal
+	$(BIN)/python -m pytest -m "long or llm"
 
 # The documents as a site, runs/site/index.html; a link that leads nowhere is an error.
 docs: $(READY)

@@ -41,6 +41,16 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files of the longest tests, since whoever runs one last keeps the others waiting."""
+
+    def seconds(item: pytest.Item) -> float:
+        marker = item.get_closest_marker("long")
+        return 0.0 if marker is None else float(marker.kwargs.get("seconds", 0))
+
+    items.sort(key=seconds, reverse=True)
+
+
 def pytest_collection_finish() -> None:
     """Leave all that was imported out of garbage collections, which would take a tenth of the time of the tests."""
     gc.collect()

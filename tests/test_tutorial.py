@@ -64,7 +64,7 @@ def follow(folder: Path, *, slow: bool) -> None:
     assert_shown(TUTORIAL, printed)
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=90)
 def test_the_commands_of_the_readme_do_what_it_shows(tmp_path: Path) -> None:
     blocks = [block for language, block in ANY_BLOCK.findall(README.read_text()) if not language]
     lines = [line for block in blocks for line in block.splitlines()]
@@ -73,7 +73,7 @@ def test_the_commands_of_the_readme_do_what_it_shows(tmp_path: Path) -> None:
     assert_shown(README, printed)
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=50)
 def test_the_tutorial_can_be_followed(tmp_path: Path) -> None:
     follow(tmp_path, slow=False)
 

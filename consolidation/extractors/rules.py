@@ -8,7 +8,6 @@ Names are found by their capital letters, or by another name finder if one is gi
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -29,7 +28,7 @@ from locigraph.consolidation.blueprint import (
 from locigraph.consolidation.dating import with_days
 from locigraph.consolidation.extractors.names import NameFinder, capitalised_names
 from locigraph.consolidation.extractors.sentences import in_third_person, is_forwarded, phrases, sentences, unquoted
-from locigraph.consolidation.extractors.slots import Slot, corrected_value, stated_slot
+from locigraph.consolidation.extractors.slots import CHANGED, Slot, corrected_value, stated_slot
 from locigraph.consolidation.extractors.verbatim import foreign_names, said_verbatim
 from locigraph.consolidation.protocols import Context
 from locigraph.kg.language.dated_texts import undated
@@ -111,7 +110,7 @@ class RuleExtractor:
                 continue
             if slot is not None and (is_corrected or not slot.is_favourite(turn.speaker)):
                 operations = _without_corrected(operations, slot, ref)
-            attributes = {"speaker": turn.speaker} | ({} if slot is None else {"slot": slot.name, "value": slot.value})
+            attributes = {"speaker": turn.speaker} | ({} if slot is None else slot.attributes(turn.speaker))
             node_type = "event_node" if is_event else "knowledge_node"
             operations.append(AddNode(ref, node_type, draft, (turn.turn_id,), attributes=attributes))
             replaced = [] if slot is None else [id_ for id_, n in replaceable.items() if slot.replaces(n.attributes)]
@@ -139,19 +138,16 @@ def _since(
 ) -> list[ContextNode]:
     """What only later turns have said of the slot of a late one, and what therefore may hold now.
 
-    Of what is not personal, such as a price, only a statement that it has changed ends others. That of a later turn is
-    known as such if it has ended an earlier one.
+    Of what is not personal, such as a price, only a statement that it has changed ends others.
     """
-    if slot is None or not later:
+    if slot is None:
         return []
-    ended = {node.superseded_at for node in own.values() if node.attributes.get("slot") == slot.name} - {None}
-    since = [node for node in later if node.attributes.get("slot") == slot.name and node.id not in own]
-    at = Counter(node.known_at for node in since)  # of several at one time it is not known which has ended it
     return [
         node
-        for node in since
-        if slot.differs(node.attributes)
-        and (slot.is_personal(speaker) or (node.known_at in ended and at[node.known_at] == 1))
+        for node in later
+        if node.id not in own
+        and slot.differs(node.attributes)
+        and (slot.is_personal(speaker) or node.attributes.get(CHANGED))
     ]
 
 

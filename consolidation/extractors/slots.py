@@ -223,6 +223,10 @@ _PERSONAL = frozenset(name for name, _ in _SLOTS)
 _LONGEST = 1_500  # characters of a sentence that are read, the same as a fact keeps
 
 
+#: Attribute of a fact that says that a value which is not personal, such as a price, has changed.
+CHANGED = "changed"
+
+
 class Slot(NamedTuple):
     """A slot with its value.
 
@@ -239,6 +243,11 @@ class Slot(NamedTuple):
     def is_personal(self, speaker: str) -> bool:
         """Whether it is one of the speaker's own, such as a home, of which each statement ends the one before."""
         return self.name.removeprefix(f"{speaker}:").partition(":")[0] in _PERSONAL
+
+    def attributes(self, speaker: str) -> dict[str, str | bool]:
+        """The attributes of a fact that states it."""
+        of_change = {CHANGED: True} if self.is_change and not self.is_personal(speaker) else {}
+        return {"slot": self.name, "value": self.value, **of_change}
 
     def is_favourite(self, speaker: str) -> bool:
         """Whether it is a favourite of the speaker."""

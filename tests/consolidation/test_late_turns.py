@@ -206,6 +206,18 @@ def test_a_late_price_is_no_more_current_than_in_order(late: str, tmp_path: Path
     assert [node[1] for node in graphs_made[0][0] if node[3] is None] == ["Ann: The rent is 1000 euros now."]
 
 
+@pytest.mark.parametrize(("later", "is_ended"), [("1000 now", True), ("1000", False)])
+def test_a_first_price_that_comes_late_is_ended_by_a_later_one_that_says_that_it_has_changed(
+    later: str, is_ended: bool, tmp_path: Path
+) -> None:
+    first, last = rents("800", later)
+    with Store(tmp_path / "graph.sqlite") as store:
+        add_each(store, last, first)
+        ends = {node.description: node.valid_to for node in store.nodes(SPACE, types=["knowledge_node"])}
+        assert (ends["Ann: The rent is 800 euros."] is not None) == is_ended
+        assert ends[f"Ann: The rent is {later.replace('1000', '1000 euros')}."] is None
+
+
 def test_a_late_price_is_not_ended_by_a_plain_one_of_the_turn_that_says_it_changed(tmp_path: Path) -> None:
     first, late, last, plain = rents("800", "850", "850 now", "900")
     plain = replace(plain, spoken_at=last.spoken_at, session_id=last.session_id)

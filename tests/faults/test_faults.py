@@ -66,7 +66,7 @@ def test_a_few_tries_on_servers_are_survived(tmp_path: Path) -> None:
     assert kinds == {"servers": {"tries": 6, "survived": 6}}, errors
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=70)
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in NAMED_ONLY])
 def test_a_few_tries_of_each_kind_are_survived(kind: str, found: tuple[dict[str, Any], str]) -> None:
     kinds, errors = found

@@ -1109,7 +1109,7 @@ def assert_same(path: Path, batch: Path) -> None:
     assert made[3] == {}
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=45)
 def test_each_of_600_turns_is_found_by_the_next_question_and_the_graph_is_that_of_a_batch(place: Path) -> None:
     said = [turn for conversation in load_corpus("jsonl", "threads").conversations for turn in conversation.turns][:600]
     turns: list[dict[str, Any]] = [
