@@ -99,3 +99,22 @@ def test_a_late_turn_has_a_small_space_consolidated_again_and_leaves_a_larger_on
             assert store.turns(SpaceId("ana"))[0].turn_id == "late"
             # Keys ascend in the order in which nodes are made.
             assert (store.snapshot(SpaceId("ana")).turns_of[0] == ("late",)) is is_rebuilt
+
+
+def test_what_a_late_turn_ended_has_that_end_in_views_of_the_time_between(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graphs, "_MOST_REDONE", 0)
+    day = datetime(2024, 5, 1, tzinfo=UTC)
+    with Memory.open(place / "memory.sqlite", checkpoint=None) as memory:
+        for city, after in (("Boston", 0), ("Austin", 9), ("Denver", 5)):
+            memory.add(
+                space="ana", session=f"s{after}", speaker="Ana", text=f"I live in {city} with my cats.",
+                spoken_at=day + timedelta(days=after),
+            )  # fmt: skip
+        hits = memory.recall("Where does Ana live?", space="ana", as_of=day + timedelta(days=7)).hits
+    denver = (day + timedelta(days=5)).date()
+    assert {(hit.type, "Boston" in hit.text, hit.until) for hit in hits} == {
+        ("episode", True, denver), ("knowledge_node", True, denver), ("episode", False, None),
+        ("knowledge_node", False, None),
+    }  # fmt: skip
