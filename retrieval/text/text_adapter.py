@@ -269,7 +269,7 @@ def _transformer(model: SentenceTransformer) -> Any:
     except AttributeError as error:
         kind = type(model[0]).__name__
         raise TextEncoderError(
-            f"the text encoder is a {kind} without a transformer, which no adapter can change; use it without one "
+            f"the text encoder ({kind}) has no transformer that an adapter could change; use it without one "
             "(--encoder.adapter null)"
         ) from error
 

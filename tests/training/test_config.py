@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 from typing import Any
 
@@ -55,6 +56,8 @@ def test_a_number_of_devices_is_one_however_it_is_written(devices: int | str, nu
         (AdapterConfig, {"epochs": 0}, r"adapter\.epochs"),
         (AdapterConfig, {"lr": -1.0}, r"adapter\.lr"),
         (AdapterConfig, {"temperature": 0.0}, r"adapter\.temperature"),
+        (AdapterConfig, {"temperature": math.inf}, r"adapter\.temperature"),
+        (TrainerConfig, {"keep_mb": -1}, r"trainer\.keep_mb"),
         (AdapterConfig, {"dropout": 1.0}, r"adapter\.dropout"),
         (AdapterConfig, {"negatives": 0}, r"adapter\.negatives"),
         (AdapterConfig, {"negatives": 10**30}, r"adapter\.negatives is 1000000000000.*expected at most 10000"),

@@ -319,6 +319,14 @@ def test_trainings_of_any_seed_start_from_the_same_weights_so_that_they_can_be_a
         np.testing.assert_array_equal(weights, second[name])
 
 
+def test_questions_without_evidence_are_none_to_learn_from(tmp_path: Path) -> None:
+    data = TrainingSet(tuple(replace(q, evidence=()) for q in QUESTIONS), ("planted1",), (), VIEWS)
+    with pytest.raises(TrainingDataError, match="no training space has a question with evidence"):
+        made_of(tmp_path, data)
+    only_pre_trained = made_of(tmp_path, data, settings=small_settings(finetune=0, pretrain=1), with_fusion=True)
+    assert DETAIL not in only_pre_trained.details
+
+
 def test_fine_tuning_without_questions_is_refused_and_pre_training_needs_none(tmp_path: Path) -> None:
     unasked = tuple(q for q in QUESTIONS if q.space == "planted3")
     with pytest.raises(TrainingDataError, match="no training space has a question"):

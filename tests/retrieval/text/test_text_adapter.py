@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,6 +83,12 @@ def test_a_manifest_names_the_conversations_and_no_path_but_the_models(base: str
     assert adapter.spaces == {"a", "b"}
     config = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
     assert config["base_model_name_or_path"] == base
+
+
+def test_a_model_without_a_transformer_takes_no_adapter() -> None:
+    static: Any = [torch.nn.Embedding(4, 2)]
+    with pytest.raises(TextEncoderError, match=r"Embedding\) has no transformer"):
+        add_adapter(static, rank=2, dropout=0.0)
 
 
 def test_an_adapter_replaces_the_one_that_was_there(base: str, tmp_path: Path) -> None:
