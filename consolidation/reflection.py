@@ -324,25 +324,28 @@ class Reflector:
             is_end = (facts.seen.relations == SUPERSEDED_BY) & np.isin(
                 facts.seen.source, [facts.seen.row_of[node.id] for node in behind]
             )
-            successors = facts.seen.target[is_end]
-            ends = facts.seen.recorded_at[successors].tolist()
+            ends = facts.seen.recorded_at[facts.seen.target[is_end]].tolist()
             times = [node.update_time for node in behind] + [moment(end) for end in ends]
-            attributes = dict(reflection.node.attributes)
-            if (only := self._only_end(facts, reflection, successors)) is not None:
-                attributes[ARCHIVED_BY] = only
+            only = self._only_end(facts, reflection, is_end)
+            attributes = None if only is None else {**reflection.node.attributes, ARCHIVED_BY: only}
             change = NodeUpdate(reflection.node.id, status=NodeStatus.ARCHIVED, attributes=attributes)
             latest = max(times, default=reflection.node.update_time)
             self._store.commit(GraphChange(facts.seen.space, latest, updates=(change,)))
             archived += 1
         return Reflected(archived=archived)
 
-    def _only_end(self, facts: _Facts, reflection: _Reflection, successors: NDArray[np.int64]) -> TurnId | None:
-        """The one turn that ended what a reflection rests on: once it is forgotten, the reflection holds again."""
+    def _only_end(self, facts: _Facts, reflection: _Reflection, is_end: NDArray[np.bool_]) -> TurnId | None:
+        """The one turn that ended what a reflection rests on: once it is forgotten, the reflection holds again.
+
+        Args:
+            facts: The facts of the space.
+            reflection: The reflection.
+            is_end: Which edges of the space end its facts, bool [edges].
+        """
         seen = facts.seen
-        is_end = (seen.relations == SUPERSEDED_BY) & np.isin(seen.target, successors)
         ended = {seen.ids[row] for row in seen.source[is_end]}
         lacking = reflection.facts - {seen.ids[row] for row in facts.rows}
-        by = self._store.nodes(seen.space, ids=[seen.ids[row] for row in successors])
+        by = self._store.nodes(seen.space, ids=[seen.ids[row] for row in seen.target[is_end]])
         turns = {turn for node in by for turn in node.provenance}
         is_useful = "key" not in reflection.node.attributes  # those that an earlier version made by rules are not
         return turns.pop() if is_useful and lacking <= ended and len(turns) == 1 else None

@@ -241,7 +241,7 @@ def _learnable(data: Sequence[TrainingSet], training: TrainingConfig) -> list[Tr
 
 
 def _is_answered(graph: TrainingGraph) -> bool:
-    """Whether any question about a graph has evidence in it."""
+    """Whether any question about a graph has evidence."""
     return any(question.evidence for question in graph.questions)
 
 

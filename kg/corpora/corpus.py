@@ -74,6 +74,10 @@ class Conversation:
     title: str | None = None
 
 
+def _hash(given: object) -> str:
+    return hashlib.sha256(repr(given).encode()).hexdigest()[:12]
+
+
 @dataclass(frozen=True)
 class Corpus:
     """A corpus as read from a file.
@@ -109,18 +113,14 @@ class Corpus:
     @cached_property
     def content(self) -> str:
         """Hash of what is used of the file, conversations and questions with their evidence; 12 hexadecimal digits."""
-        digest = hashlib.sha256()
-        for conversation in self.conversations:
-            digest.update(repr((conversation.space, conversation.turns)).encode())
+        said = [(each.space, each.turns) for each in self.conversations]
         asked = [(each.question_id, each.text, each.evidence, str(each.asked_at)) for each in self.questions]
-        digest.update(repr((asked, sorted(self.corrections.items()))).encode())
-        return digest.hexdigest()[:12]
+        return _hash([said, asked, sorted(self.corrections.items())])
 
     @cached_property
     def extractions(self) -> str:
         """Hash of what was extracted from the conversations; 12 hexadecimal digits."""
-        given = [(conversation.space, conversation.extractions) for conversation in self.conversations]
-        return hashlib.sha256(repr(given).encode()).hexdigest()[:12]
+        return _hash([(each.space, each.extractions) for each in self.conversations])
 
     @cached_property
     def texts(self) -> dict[str, dict[str, str]]:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import replace
 from datetime import date, timedelta
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat, Extractions, RecordedEvent, RecordedItem
@@ -40,9 +39,9 @@ def read(path: str) -> Corpus:
         unresolved: list[str] = []
         spoken = {turn.turn_id: turn.spoken_at for turn in turns}
         for entry in record.records("questions", required=False):
-            question, cited = _question(entry, space), _cited(entry)
+            cited = tuple(dict.fromkeys(map(TurnId, entry.strings("evidence_turn_ids", required=False))))
+            question = _question(entry, space, tuple(turn for turn in cited if turn not in empty))
             unresolved += [f"{question.question_id}: {turn} is empty" for turn in cited if turn in empty]
-            question = replace(question, evidence=tuple(turn for turn in cited if turn not in empty))
             unread |= dict.fromkeys(name for name in entry.data if name not in _FIELDS)
             if question.question_id in seen:
                 raise entry.error("question_id", question.question_id, "an id that no earlier question has")
@@ -109,13 +108,7 @@ def _utterances(record: Record) -> Iterator[Utterance]:
             )
 
 
-def _cited(entry: Record) -> tuple[TurnId, ...]:
-    """The turns that a question cites, each once."""
-    return tuple(dict.fromkeys(map(TurnId, entry.strings("evidence_turn_ids", required=False))))
-
-
-def _question(entry: Record, space: SpaceId) -> Question:
-    """A question, without its evidence."""
+def _question(entry: Record, space: SpaceId, evidence: tuple[TurnId, ...]) -> Question:
     asked_at = entry.timestamp("asked_at")
     if asked_at is not None:
         with suppress(ValueError):  # there is a time of the day, too
@@ -126,7 +119,7 @@ def _question(entry: Record, space: SpaceId) -> Question:
         f"{space}:{entry.string('question_id')}",
         entry.string("text"),
         entry.optional_string("category") or "uncategorised",
-        (),
+        evidence,
         entry.strings("evidence_session_ids", required=False),
         asked_at,
         entry.optional_string("answer"),

@@ -58,7 +58,7 @@ def transfer(
 
     provenance.source_commit()
     sources, checkpoints = {name: names_in(given) for name, given in (train or {}).items()}, checkpoints or {}
-    tests = names_in(test or ()) or [*graphs]
+    tests = [*dict.fromkeys(names_in(test or ()))] or [*graphs]
     _check(graphs, sources, checkpoints, tests)
     if encoder.adapter is None:
         raise LocigraphError("encoder.adapter is not set; the baselines of a transfer need an adapted text encoder")
@@ -79,7 +79,6 @@ def transfer(
         seed=seed,
         contexts=contexts,
     ) as matrix:
-        tests = [*dict.fromkeys(tests)]
         loaded = {name: matrix.loaded(path) for name, path in checkpoints.items()}
         matrix.require_unlearnt(sources, loaded, tests)
         rows = {name: matrix.trained(name, learnt) for name, learnt in sources.items()} | loaded
