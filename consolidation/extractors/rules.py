@@ -2,7 +2,7 @@
 
 A sentence worth remembering becomes a fact, or an event if it contains a time expression; the first person is replaced
 by the speaker's name. Names become mentions and phrases become topics. No model is downloaded.
-Names are found by their capital letters, or by another name finder if one is given.
+Names are found by their capital letters.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from locigraph.consolidation.blueprint import (
     Wording,
 )
 from locigraph.consolidation.dating import with_days
-from locigraph.consolidation.extractors.names import NameFinder, capitalised_names
+from locigraph.consolidation.extractors.names import capitalised_names
 from locigraph.consolidation.extractors.sentences import in_third_person, is_forwarded, phrases, sentences, unquoted
 from locigraph.consolidation.extractors.slots import CHANGED, Slot, corrected_value, stated_slot
 from locigraph.consolidation.extractors.verbatim import foreign_names, said_verbatim
@@ -64,16 +64,9 @@ _MAX_TOPICS, _MAX_TOPICS_OF_EXPOSITION = 3, 1
 
 
 class RuleExtractor:
-    """An extractor that follows fixed rules.
+    """An extractor that follows fixed rules."""
 
-    Args:
-        names: Finds the names in a turn.
-        name: The extractor's name; it must differ for each name finder, since a space must keep its extractor.
-    """
-
-    def __init__(self, names: NameFinder = capitalised_names, name: str = "rules") -> None:
-        self._names = names
-        self.name = name
+    name = "rules"
 
     def plan(self, turn: Turn, context: Context) -> Blueprint:
         """Facts, events, mentions and topics of a turn; only the speaker if its language cannot be told."""
@@ -99,7 +92,7 @@ class RuleExtractor:
             and (node.superseded_at is None or (turn.spoken_at is not None and node.superseded_at > turn.recorded_at))
         }
         updated = set()
-        reading = _read(turn, self._names)
+        reading = _read(turn)
         for number, (draft, is_event, slot, corrected, is_corrected) in enumerate(reading.memorable):
             ref = f"n{number}"
             repeated = known.get(_statement(with_days(draft, turn)))
@@ -254,8 +247,8 @@ class _Reading(NamedTuple):
 
 
 @cached(2**14)  # each turn is read twice, in ``expected_texts`` and in ``plan``; a long one again
-def _read(turn: Turn, names: NameFinder) -> _Reading:
-    return _Reading(tuple(_memorable(turn)), _mentions(turn, names), _topics(turn))
+def _read(turn: Turn) -> _Reading:
+    return _Reading(tuple(_memorable(turn)), _mentions(turn), _topics(turn))
 
 
 def _memorable(turn: Turn) -> list[_Memorable]:
@@ -293,9 +286,9 @@ def _statement(text: str) -> tuple[str, ...]:
     return tuple(stem(word) for word in telling_signs(text) if word not in _FILLERS)
 
 
-def _mentions(turn: Turn, names: NameFinder) -> tuple[Mention, ...]:
+def _mentions(turn: Turn) -> tuple[Mention, ...]:
     language = language_of(turn.text)
-    found = names(turn.text) if language is ENGLISH else foreign_names(turn.text, language)
+    found = capitalised_names(turn.text) if language is ENGLISH else foreign_names(turn.text, language)
     named = (mention for mention in found if mention.name != turn.speaker)
     return Mention(turn.speaker, "person"), *islice(named, _MAX_NAMES)
 

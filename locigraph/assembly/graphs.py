@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from locigraph.assembly.build_context import HybridContext
 from locigraph.assembly.exports import as_first_stored, forgotten_of
-from locigraph.consolidation.extractors import EXTRACTORS, Clients, rules_of
+from locigraph.consolidation.extractors import EXTRACTORS, Clients
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.pipeline import Consolidator, built_by, refuse_other_extractor
 from locigraph.consolidation.protocols import Extractor, MeteredExtractor
@@ -299,7 +299,7 @@ def _settled(store: Store, space: SpaceId) -> set[TurnId]:
     return {turn.turn_id for turn in store.turns(space)} - waiting
 
 
-def encoded_of(turns: Sequence[Turn], texts: Sequence[str], builders: Mapping[SpaceId, RuleExtractor]) -> list[str]:
+def encoded_of(turns: Sequence[Turn], texts: Sequence[str]) -> list[str]:
     """Texts that may have been encoded because of some turns, and whose vectors a cache may therefore hold.
 
     What rules extract from a turn is encoded ahead, but not all of it becomes a new node: a fact or a topic may exist
@@ -309,22 +309,11 @@ def encoded_of(turns: Sequence[Turn], texts: Sequence[str], builders: Mapping[Sp
     Args:
         turns: The turns.
         texts: Descriptions of the nodes that were derived from them.
-        builders: The rules of each space of the turns, as ``builders_of`` gives them.
     """
-    drawn = [text for turn in turns for text in builders[turn.space].expected_texts([turn])]
-    drafts = [*(turn.utterance for turn in turns), *drawn, *texts]
+    drafts = [*(turn.utterance for turn in turns), *RuleExtractor().expected_texts(turns), *texts]
     clauses = [query.text for turn in turns for query in generate_queries(turn.utterance)]
     questions = [question for written in RULES.write(drafts) for question in written]
     return list(dict.fromkeys([*drafts, *clauses, *questions]))
-
-
-def builders_of(store: Store, spaces: Sequence[SpaceId]) -> dict[SpaceId, RuleExtractor]:
-    """The rule-based extractor that built each space, or the default one for spaces that were built otherwise.
-
-    Raises:
-        NameModelError: If a space was built with a package that is not installed here.
-    """
-    return {space: rules_of(built_by(store, space)) for space in spaces}
 
 
 def embed_all(

@@ -113,15 +113,14 @@ def _erase(
     parts: Parts, spaces: Sequence[SpaceId], named: Collection[TurnId] | None, *, are_expired: bool = False
 ) -> int:
     """Erase turns of one space, or whole spaces, from text cache and store; returns the number of nodes."""
-    from locigraph.assembly.graphs import builders_of, encoded_of
+    from locigraph.assembly.graphs import encoded_of
 
     parts.drop(spaces)
-    builders = builders_of(parts.graph, spaces)  # raises, before anything is erased, if a package is missing
     held = [turn for space in spaces for turn in parts.graph.turns(space)]
     turns = held if named is None else [turn for turn in held if turn.turn_id in named]
 
     def drop_vectors(texts: Sequence[str]) -> None:
-        parts.encoder.forget(encoded_of(turns, texts, builders))
+        parts.encoder.forget(encoded_of(turns, texts))
 
     try:
         if named is None:

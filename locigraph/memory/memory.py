@@ -125,7 +125,7 @@ class Memory:
             encoder: Text encoder; by default the one that the store remembers, or the shipped one.
             checkpoint: Folder of the checkpoint that v2 uses; ``default`` for the one that the store remembers, or the
                 shipped one. With None v1 answers every question.
-            consolidation: Extractor that builds the graph from added turns: ``rules``, ``rules-spacy`` or ``llm``. A
+            consolidation: Extractor that builds the graph from added turns: ``rules`` or ``llm``. A
                 space keeps the extractor that it was started with.
             llm: Settings of the language models of the extractor ``llm``, for which ``add`` waits, and of the one that
                 words a ``profile``.

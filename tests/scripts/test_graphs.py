@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from locigraph.assembly.graphs import GraphWriter, build_graph, builders_of, encoded_of, require_same_turns, views_of
-from locigraph.consolidation.blueprint import Blueprint, Mention
+from locigraph.assembly.graphs import GraphWriter, build_graph, require_same_turns, views_of
+from locigraph.consolidation.blueprint import Blueprint
 from locigraph.consolidation.errors import ConsolidationError
 from locigraph.consolidation.extractors.rules import RuleExtractor
 from locigraph.consolidation.protocols import Context
@@ -19,7 +19,6 @@ from locigraph.kg.corpora import Conversation, Corpus
 from locigraph.kg.errors import LocigraphError, StoreError, TurnConflictError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId, Turn, TurnId, TurnState
-from tests.consolidation.extractors.test_names import has_spacy_names
 from tests.fakes import (
     MONDAY,
     SPACE,
@@ -174,13 +173,6 @@ def test_the_spaces_used_last_are_kept_as_long_as_they_have_few_turns_together(t
         assert [*writer._kept] == [three]
 
 
-def test_what_the_rules_of_a_space_had_encoded_is_found_again_by_its_own_rules() -> None:
-    (turn,) = make_turns(["nobody came to lisbon"])
-    own = RuleExtractor(lambda text: iter([Mention("lisbon", "location")]), "rules-own")
-    assert "lisbon" in encoded_of([turn], [], {SPACE: own})
-    assert "lisbon" not in encoded_of([turn], [], {SPACE: RuleExtractor()})
-
-
 def test_a_question_sees_nothing_said_after_it_though_its_own_file_ends_before(tmp_path: Path) -> None:
     turns = make_turns(["one", "two", "three"])
     with Store(tmp_path / "graph.sqlite") as store:
@@ -195,18 +187,6 @@ def test_a_space_whose_turns_have_no_time_is_seen_as_it_is(tmp_path: Path) -> No
     with Store(tmp_path / "graph.sqlite") as store:
         store.append_turns([make_turn(0, "one", dated=False), make_turn(1, "two", space=SPACES[0])])
         assert store.last_spoken() == {SPACE: None, SPACES[0]: MONDAY + timedelta(minutes=1)}
-
-
-def test_a_space_is_foreseen_by_the_rules_that_built_it_and_else_by_the_plain_ones(tmp_path: Path) -> None:
-    with Store(tmp_path / "graph.sqlite") as store:
-        build(corpus(*three()), store, name="llm")
-        assert [rules.name for rules in builders_of(store, SPACES).values()] == ["rules"] * 3
-        store.remember({f"extractor/{SPACES[0]}": "rules-spacy"})
-        if has_spacy_names():
-            assert builders_of(store, SPACES)[SPACES[0]].name == "rules-spacy"
-        else:
-            with pytest.raises(LocigraphError, match="pip install"):
-                builders_of(store, SPACES)
 
 
 def test_a_graph_of_other_turns_or_words_than_its_corpus_is_refused(tmp_path: Path) -> None:

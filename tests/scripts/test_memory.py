@@ -50,7 +50,6 @@ from locigraph.scripts.commands.memory.show import show
 from locigraph.scripts.commands.memory.spaces import spaces
 from locigraph.training.live_embeddings import LiveEmbeddings
 from locigraph.training.pseudo_questions import questions_about
-from tests.consolidation.extractors.test_names import needs_spacy
 from tests.consolidation.stub_server import Stub, extracted, stub_server
 from tests.fakes import MONDAY, make_turns, side_by_side
 from tests.fakes_graph import small_checkpoint
@@ -582,26 +581,10 @@ def test_a_language_model_consolidates_what_is_added_and_questions_are_answered_
 
 
 def test_an_extractor_that_cannot_take_turns_one_by_one_or_names_no_model_is_refused_at_once(place: Path) -> None:
-    with pytest.raises(LocigraphError, match=r"consolidation is 'recorded'; .* by rules or rules-spacy or llm"):
+    with pytest.raises(LocigraphError, match=r"consolidation is 'recorded'; .* by rules or llm"):
         opened(place, consolidation="recorded")
     with pytest.raises(LocigraphError, match=r"llm\.model is ''"):
         opened(place, consolidation="llm")
-
-
-@needs_spacy
-def test_no_vector_is_left_of_a_forgotten_name_that_spacy_found_and_that_meant_somebody_else(place: Path) -> None:
-    def is_cached(name: str) -> bool:
-        return hashlib.sha256(name.encode()).digest() in cached(place)
-
-    with opened(place, consolidation="rules-spacy") as memory:
-        told = memory.add(**SALE | {"speaker": "Melanie", "text": "Mel is what Tom calls me at work in Berlin."})
-        assert is_cached("Mel")
-        memory.forget(space="ana", turn_ids=[told])
-        assert not is_cached("Mel")
-    with opened(place) as memory:
-        memory.add(**SALE | {"space": "bo"})
-    with opened(place, consolidation="rules-spacy") as memory, pytest.raises(LocigraphError, match="built by 'rules'"):
-        memory.add(**SALE | {"space": "bo"})
 
 
 def test_a_hit_says_when_it_was_spoken_and_when_the_same_was_said_before(place: Path) -> None:

@@ -11,7 +11,6 @@ from locigraph.consolidation.llm import ChatClient, Endpoint
 from locigraph.kg.corpora import load_corpus
 from locigraph.kg.registry import UnknownNameError
 from tests.consolidation.endpoints import NOWHERE
-from tests.consolidation.extractors.test_names import has_spacy_names
 from tests.fakes import FakeExtractor
 
 
@@ -22,8 +21,7 @@ def clients(stage: str) -> ChatClient:
 def test_every_extractor_has_its_rows_name_and_a_sentence_for_help_texts() -> None:
     conversations = load_corpus("jsonl", "threads").conversations
     for row in EXTRACTORS.values():
-        if row.name != "rules-spacy" or has_spacy_names():
-            assert row.build(conversations, clients).name == row.name
+        assert row.build(conversations, clients).name == row.name
         assert row.description.endswith(".")
     assert isinstance(EXTRACTORS["recorded"].build(conversations, clients), RecordedExtractor)
 
@@ -34,7 +32,5 @@ def test_an_extractor_is_added_by_one_row_and_an_unknown_one_lists_the_known() -
     )
     assert EXTRACTORS["toy"].build((), clients).name == "toy"
     EXTRACTORS.remove("toy")
-    with pytest.raises(
-        UnknownNameError, match=r"extractor 'toy' is not known; known: rules, rules-spacy, recorded, llm"
-    ):
+    with pytest.raises(UnknownNameError, match=r"extractor 'toy' is not known; known: rules, recorded, llm"):
         EXTRACTORS["toy"]
