@@ -36,7 +36,7 @@ from benchmarks import records
 from benchmarks.second_pass import PASSES, compared, recall_and_ndcg, shown
 from locigraph.assembly import graphs, opening
 from locigraph.assembly.settings import DEFAULT_DTYPE, CorpusSettings, EncoderSettings
-from locigraph.consolidation.classification import category_types, rest_categories
+from locigraph.consolidation.classification import category_types
 from locigraph.gnn.relations import RELATIONS, NetworkRelation
 from locigraph.kg.corpora import Corpus
 from locigraph.kg.schema import EPISODE, searchable_types
@@ -110,12 +110,11 @@ def with_turns(seen: Snapshot) -> Snapshot:
     turns: dict[int, list[int]] = {}
     for node, turn in seen.provenance.tolist():
         turns.setdefault(node, []).append(int(seen.episode_rows[turn]))
-    rest = rest_categories(seen)
     added: list[tuple[str, int, int]] = []
     for row in ROWS.values():
         edges = (seen.relations == row.label) & np.isin(seen.source, seen.active_rows(row.sources))
         ends = zip(seen.source[edges].tolist(), seen.target[edges].tolist(), strict=True)
-        pairs = {(row.label, source, target) for source, target in ends if source not in rest}
+        pairs = {(row.label, source, target) for source, target in ends}
         if row.is_mutual:
             pairs |= {(row.back, target, source) for _, source, target in pairs}
         added += sorted(

@@ -11,13 +11,11 @@ from locigraph.consolidation.errors import BlueprintError, ConsolidationError, W
 from locigraph.kg.counts import counted
 from locigraph.kg.errors import shortened
 from locigraph.kg.schema import LABEL_PATTERN, RELATION_LABELS, plannable_types
-from locigraph.kg.types import MAX_NAME_BYTES, Attributes, NodeId, TurnId
+from locigraph.kg.types import MAX_DESCRIPTION, MAX_NAME_BYTES, Attributes, NodeId, TurnId
 
-MAX_OPERATIONS = 32
-MAX_MENTIONS = 64
-MAX_TOPICS = 16
+# Recorded extractions of a whole session may be those of its last turn.
+MAX_OPERATIONS = MAX_MENTIONS = MAX_TOPICS = 1_000
 MAX_LABEL = 120
-MAX_DESCRIPTION = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +41,14 @@ class AddNode:
 
 @dataclass(frozen=True, slots=True)
 class UpdateNode:
-    """A node whose content this turn repeats (``draft`` is None) or changes (``draft`` is the new content)."""
+    """A node whose content this turn repeats (``draft`` is None) or changes (``draft`` is the new content).
+
+    ``turn_ids`` are further turns that say the same.
+    """
 
     id: NodeId
     draft: str | None = None
+    turn_ids: tuple[TurnId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

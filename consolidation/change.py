@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -24,7 +24,7 @@ from locigraph.consolidation.space_state import EPISODE_REF, SpaceState
 from locigraph.kg.language.dated_texts import Days, dated, undated
 from locigraph.kg.schema import ARCHIVED_BY, EPISODE, MERGED_BY, MERGED_INTO, SUPERSEDED_BY, dated_types
 from locigraph.kg.times import day_end, day_start
-from locigraph.kg.types import GraphChange, NewNode, NewRelation, NodeId, NodeStatus, NodeUpdate, Turn
+from locigraph.kg.types import GraphChange, NewNode, NewRelation, NodeId, NodeStatus, NodeUpdate, Turn, TurnId
 
 # If the day of speech is shifted by this much, every relative date changes, but the year assumed for a date without a
 # year rarely does.
@@ -108,13 +108,17 @@ class ChangeBuilder:
                 operation.attributes,
             )
         )  # fmt: skip
-        for turn_id in operation.turn_ids:
-            episode = self._episode if turn_id == turn.turn_id else self._state.episodes.get(turn_id)
-            if episode is not None:
-                self._relations.append(NewRelation(operation.ref, "DERIVED_FROM", episode))
+        self._derive(operation.ref, operation.turn_ids)
         earlier = self._state.event_before(turn) if operation.type == "event_node" else None
         if earlier is not None:
             self._relations.append(NewRelation(earlier, "PRECEDES", operation.ref))
+
+    def _derive(self, name: str, sources: Sequence[TurnId]) -> None:
+        """Join a node to the turns that it was taken from."""
+        for turn_id in sources:
+            episode = self._episode if turn_id == self._turn.turn_id else self._state.episodes.get(turn_id)
+            if episode is not None:
+                self._relations.append(NewRelation(name, "DERIVED_FROM", episode))
 
     def _supersede(self, operation: SupersedeNode) -> None:
         # If turns come out of order, the fact must not end before both facts were known, as for the edge below.
@@ -149,9 +153,10 @@ class ChangeBuilder:
 
     def _update(self, operation: UpdateNode) -> None:
         words, turn = self._wording.get(operation.id), self._turn
-        update = NodeUpdate(operation.id, add_provenance=(turn.turn_id,))
+        sources = tuple(dict.fromkeys((turn.turn_id, *operation.turn_ids)))
+        update = NodeUpdate(operation.id, add_provenance=sources)
         self._amend(update if words is None else self._reworded(update, words))
-        self._relations.append(NewRelation(operation.id, "DERIVED_FROM", self._episode))
+        self._derive(operation.id, sources)
 
     def _reworded(self, update: NodeUpdate, words: Wording) -> NodeUpdate:
         """The update with new words; the node keeps its days unless the words name others.
@@ -164,9 +169,11 @@ class ChangeBuilder:
         if kept and (days is None or self._is_relative(text, days)):
             return replace(update, label=words.label, description=text + kept)
         reworded = replace(update, label=words.label, description=dated(text, days))
-        if days is None or self._state.planned[update.id].type not in dated_types():
+        if days is None:
             return reworded
-        return replace(reworded, valid_from=day_start(days[0]), valid_to=day_end(days[1]))
+        reworded = replace(reworded, valid_from=day_start(days[0]))
+        is_dated = self._state.planned[update.id].type in dated_types()
+        return replace(reworded, valid_to=day_end(days[1])) if is_dated else reworded
 
     def _is_relative(self, text: str, days: Days) -> bool:
         """Whether the days of a text depend on when it is said; "30 May" and "May 2024" do not."""

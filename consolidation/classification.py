@@ -1,9 +1,8 @@
 """Assigns events and facts to categories: to the nearest one that fits, or to a new one for each remaining cluster.
 
 A category is represented by its prototype, the mean embedding of its members. Embeddings are centred on the mean of
-their speaker; otherwise categories would group speakers instead of subjects. Nodes that resemble no others go to a
-category "other", which has no prototype, once the space has no pending turns that might bring similar nodes. That
-category is known by its name, which no other gets, and by having no source turns, which all others have.
+their speaker; otherwise categories would group speakers instead of subjects. Nodes that resemble no others have no
+category until similar ones come.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from locigraph.kg.language.tokens import STOP_WORDS, words
 from locigraph.kg.schema import NODE_TYPES
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.store import Store
-from locigraph.kg.types import GraphChange, NewNode, NewRelation, NodeId, SpaceId, TurnState
+from locigraph.kg.types import GraphChange, NewNode, NewRelation, NodeId, SpaceId
 
 if TYPE_CHECKING:
     from locigraph.consolidation.llm import ChatClient
@@ -48,7 +47,7 @@ Namer = Callable[[str, Sequence[str], Sequence[str]], Wording]
 
 @dataclass(frozen=True, slots=True)
 class Classified(Counts):
-    """Counts of a run: nodes assigned to a category, categories made, and nodes that wait for similar ones."""
+    """Counts of a run: nodes assigned to a category, categories made, and nodes that resemble no others."""
 
     nodes: int = 0
     categories: int = 0
@@ -56,7 +55,7 @@ class Classified(Counts):
 
     def __str__(self) -> str:
         nodes = counted(self.nodes, "node")
-        return f"{nodes} classified, new categories: {self.categories}, still waiting: {self.waiting}"
+        return f"{nodes} classified, new categories: {self.categories}, like no others: {self.waiting}"
 
 
 def category_types() -> dict[str, str]:
@@ -83,23 +82,6 @@ def key_terms(node_type: str, members: Sequence[str], everything: Sequence[str])
 
 def _content_words(text: str) -> set[str]:
     return {word for word in words(text) if word not in STOP_WORDS and len(word) > 2 and not word.isdigit()}
-
-
-def _rest(node_type: str) -> str:
-    """Name of the category for nodes that resemble no others."""
-    return f"other {_plural(node_type).lower()}"
-
-
-def _is_reserved(label: str) -> bool:
-    return " ".join(words(label)) in {_rest(node_type) for node_type in category_types()}
-
-
-def rest_categories(seen: Snapshot) -> set[int]:
-    """Rows of the categories for nodes that resemble no others; a category that only has such a name is not one."""
-    with_source = set(seen.provenance[:, 0].tolist())
-    names = {parent: _rest(node_type) for node_type, parent in category_types().items()}
-    rows = seen.active_rows(list(names)).tolist()
-    return {row for row in rows if seen.labels[row] == names[str(seen.types[row])] and row not in with_source}
 
 
 def _plural(node_type: str) -> str:
@@ -198,9 +180,7 @@ class Classifier:
                 elif is_stale:  # they may fit the categories as they are now
                     waiting, is_stale = set(), False
                 else:
-                    found = self._file_rest(space, node_type, parent, waiting)
-                    if not found.nodes:
-                        break
+                    break
                 total += found
             total += Classified(waiting=len(waiting))
         return total
@@ -208,6 +188,8 @@ class Classifier:
     def _read(self, space: SpaceId, node_type: str, parent: str) -> _Nodes:
         seen = self._store.snapshot(space, embedding_model=self._encoder.model_id)
         categories = seen.active_rows([parent])
+        # One without source turns is of an earlier version, which filed there what was like nothing else.
+        categories = categories[np.isin(categories, seen.provenance[:, 0])]
         is_edge = (seen.relations == "CONTAINS") & np.isin(seen.source, categories)
         category_of = dict(zip(seen.target[is_edge].tolist(), seen.source[is_edge].tolist(), strict=True))
         return _Nodes(seen, seen.active_rows([node_type]), categories.tolist(), category_of)
@@ -225,9 +207,7 @@ class Classifier:
         assigned: list[tuple[str, int, float]] = []  # category, row, cosine
         vectors = _beside_speakers(seen, members)
         left = free
-        rest = rest_categories(seen)
-        named = [row for row in read.categories if row not in rest]
-        prototypes = _prototypes(seen, vectors, read.category_of, named)
+        prototypes = _prototypes(seen, vectors, read.category_of, read.categories)
         if prototypes:
             cosines = vectors[free] @ np.stack(list(prototypes.values())).T
             best = cosines.argmax(axis=1)
@@ -249,8 +229,6 @@ class Classifier:
             typical = [rows[i] for i in np.argsort(-likeness, kind="stable")]
             described = [seen.descriptions[row] for row in typical]
             wording = namer(node_type, described, everything)
-            if _is_reserved(wording.label):
-                wording = key_terms(node_type, described, everything)
             ref = f"category {len(nodes)}"
             nodes.append(NewNode(ref, parent, wording.label, wording.description, _turns_of(seen, rows)))
             assigned += [(ref, row, float(cosine)) for row, cosine in zip(rows, likeness, strict=True)]
@@ -258,20 +236,6 @@ class Classifier:
             return Classified(), [seen.ids[row] for row in free.tolist()]
         self._commit(seen, nodes, assigned)
         return Classified(len(assigned), len(nodes)), []
-
-    def _file_rest(self, space: SpaceId, node_type: str, parent: str, waiting: set[NodeId]) -> Classified:
-        """Put a batch of the nodes that wait under the category for the rest, unless similar ones may still come."""
-        is_growing = self._store.turn_counts(space)[TurnState.PENDING] > 0
-        read = self._read(space, node_type, parent)
-        seen, alone = read.seen, read.unclassified[:_BATCH]
-        if is_growing or not alone or not waiting.issuperset(seen.ids[row] for row in read.unclassified):
-            return Classified()
-        name = _rest(node_type)
-        rest = [seen.ids[row] for row in sorted(rest_categories(seen).intersection(read.categories))]
-        new = [] if rest else [NewNode(name, parent, name, f"{_plural(node_type)} that are like no others.", ())]
-        self._commit(seen, new, [(rest[0] if rest else name, row, 0.0) for row in alone])
-        waiting.difference_update(seen.ids[row] for row in alone)
-        return Classified(len(alone), len(new))
 
     def _commit(self, seen: Snapshot, nodes: Sequence[NewNode], assigned: Sequence[tuple[str, int, float]]) -> None:
         vectors = self._encoder.encode([node.description for node in nodes])

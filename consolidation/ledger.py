@@ -83,7 +83,7 @@ class Ledger:
     ) -> None:
         self.on_recorded = on_recorded
         self._max_tokens = max_tokens
-        self._max_cost = max_cost
+        self.max_cost = max_cost
         self._stages: dict[str, Spent] = {}
         self._unsaved: dict[str, Spent] = {}  # the part of it that no store keeps
         self._under_way: dict[int, Spent] = {}  # highest possible cost of each request that is in progress
@@ -99,7 +99,7 @@ class Ledger:
         """
         with self._changed:
             self._is_stopped = False
-            if store is self._store and self._max_tokens is None and self._max_cost is None:
+            if store is self._store and self._max_tokens is None and self.max_cost is None:
                 return  # what others have spent matters to limits alone
             self._store = store
             self._stages = dict(self._unsaved)
@@ -196,7 +196,7 @@ class Ledger:
 
     def _beyond(self, total: Spent) -> tuple[str, float] | None:
         """Name and value of the first limit that a total exceeds; None if it exceeds none."""
-        limits = (("max_tokens", total.tokens, self._max_tokens), ("max_cost", total.cost, self._max_cost))
+        limits = (("max_tokens", total.tokens, self._max_tokens), ("max_cost", total.cost, self.max_cost))
         return next(((name, limit) for name, value, limit in limits if limit is not None and value > limit), None)
 
 

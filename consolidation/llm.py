@@ -292,7 +292,9 @@ class ChatClient:
             fault = _storable(printable_line(fault))[:_LONGEST_FAULT]
             attempts.append((text, fault))
             complaint = f"That was not right: {fault}. Reply again, with all that was asked for."
-            asked += [{"role": "assistant", "content": text}, {"role": "user", "content": complaint}]
+            # Some endpoints refuse an empty message.
+            replied: list[Message] = [{"role": "assistant", "content": text}] if text.strip() else []
+            asked += [*replied, {"role": "user", "content": complaint}]
         count(Spent(failed_requests=1))
         self.cassette.keep_failed(request, attempts, self._origin(spent))
         raise self._useless(request, attempts)

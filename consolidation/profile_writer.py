@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, Field
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 STAGE = "profile"
 _MOST_STATEMENTS = 40
 _Line = AfterValidator(nonblank_line)
-_MONTH = re.compile(rf"\b(?:{'|'.join(MONTHS)})\b", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
 _COUNTS = frozenset({
     "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "dozen", "twenty",
@@ -112,14 +112,16 @@ def _sentence(
     """A sentence of a reply; raises ValueError if it says a number or a name that its statements do not."""
     places = sorted({named(name, shown) for name in form.statements})
     said = {word.casefold() for word in _WORD.findall(" ".join([known, *(statements[place][0] for place in places)]))}
-    days = " ".join(statements[place][1] or "" for place in places)
+    days = [date.fromisoformat(day) for place in places if (day := statements[place][1]) is not None]
     # A day may be said in words; its numbers are those of nothing else.
-    dated = {word.lstrip("0") for word in _WORD.findall(days)} if days and _MONTH.search(form.text) else set[str]()
+    months = {MONTHS[day.month - 1] for day in days}
+    is_dated = not months.isdisjoint(word.casefold() for word in _WORD.findall(form.text))
+    dated = {str(number) for day in days for number in (day.year, day.month, day.day)} if is_dated else set[str]()
     for word in _WORD.findall(form.text):
         is_number = word[0].isdigit() or word.casefold() in _COUNTS
         is_name = word[0].isupper() and word.casefold() not in STOP_WORDS  # such as "She" where a sentence begins
-        if is_number and word.lstrip("0") in dated:
+        if (is_number and word.lstrip("0") in dated) or word.casefold() in months:
             continue
-        if (is_number or is_name) and word.casefold() not in said and not _MONTH.fullmatch(word):
+        if (is_number or is_name) and word.casefold() not in said:
             raise ValueError(f"the sentence says {shortened(word)}, which its statements do not")
     return Sentence(form.text, tuple(places))

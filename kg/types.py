@@ -41,6 +41,8 @@ MAX_NAME_BYTES = 240
 NAME_RULE = f"1 to {MAX_NAME_BYTES} bytes without control characters, not blank"
 #: Longest text of a turn, and longest caption of its image, in bytes of UTF-8.
 MAX_TEXT_BYTES = 1_000_000
+#: Letters of what a node says that is no turn.
+MAX_DESCRIPTION = 2_000
 _MAX_POSITION = 2**31
 _SHARES = "[shares "  # in an utterance, begins the caption of a shared image
 #: Characters that not every database can store: lone surrogates are not valid UTF-8, and PostgreSQL refuses NUL.

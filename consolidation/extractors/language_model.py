@@ -6,13 +6,13 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from locigraph.consolidation.blueprint import (
     MAX_LABEL,
-    MAX_OPERATIONS,
     AddNode,
     AddRelation,
     ArchiveNode,
@@ -141,7 +141,7 @@ class WordsForm(Form):
 class WordingForm(Form):
     """What a scribe replies."""
 
-    words: list[WordsForm] = Field(max_length=MAX_OPERATIONS)
+    words: list[WordsForm] = Field(max_length=32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +171,8 @@ class LLMExtractor:
 
     The conversation is passed as JSON data, so that text in it is not mistaken for instructions. A reply may refer only
     to nodes that were shown and to types and labels that were offered, and may close only a few nodes. If a reply
-    breaks a rule, the model may correct it once; otherwise the turn fails, and the replies are kept. Edges that break a
-    rule are left out instead: small models fill every list, and facts are worth more than edges.
+    breaks a rule, the model may correct it once; otherwise the turn fails, and the replies are kept. Edges, mentions
+    and topics that break a rule are left out instead: small models fill every list, and facts are worth more.
 
     Args:
         architect: Client of the model that plans what a turn changes.
@@ -200,7 +200,7 @@ class LLMExtractor:
         offered = _offered(context)
 
         def read(reply: Any) -> Blueprint:
-            form = _without_unsound_edges(filled(PlanForm, reply), names, nodes, offered)
+            form = _without_unsound_edges(filled(PlanForm, _sound(reply)), names, nodes, offered)
             plan = _plan_of(form, turn, names, nodes)
             check_blueprint(
                 plan,
@@ -327,6 +327,33 @@ def _document(turn: Turn, context: Context, **more: Any) -> Document:
     return {**more, "earlier_turns": earlier, "turn": shown}
 
 
+def _sound(reply: Any) -> Any:
+    """A reply without the edges, mentions and topics that break a rule of the form, or are more than it holds."""
+    if not isinstance(reply, dict):
+        return reply
+    kept = dict(reply)
+    for name in ("relate", "coin", "mentions", "topics"):
+        if isinstance(reply.get(name), list):
+            field = PlanForm.model_fields[name]
+            (one,) = get_args(field.annotation)
+            sound = [each for each in reply[name] if _is_valid(one, each)]
+            kept[name] = sound[: next(limit.max_length for limit in field.metadata if hasattr(limit, "max_length"))]
+    return kept
+
+
+def _is_valid(kind: Any, value: Any) -> bool:
+    try:
+        _adapter(kind).validate_python(value)
+    except ValidationError:
+        return False
+    return True
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
 def _without_unsound_edges(
     form: PlanForm, names: _Names, nodes: Mapping[NodeId, ContextNode], offered: Collection[str]
 ) -> PlanForm:
@@ -366,6 +393,12 @@ def _plan_of(form: PlanForm, turn: Turn, names: _Names, nodes: Mapping[NodeId, C
     ]
     if len(set(changed)) != len(changed):
         raise ValueError("a known node is changed twice; update, supersede or archive it once")
+    for update in form.update:
+        if _superseded_at(nodes[names.id(update.id)], turn) is not None:
+            raise ValueError(
+                f"{update.id} holds no longer; if it holds again, add it as a new fact, which supersedes what had "
+                "taken its place"
+            )
     for superseded in form.supersede:
         if _superseded_at(nodes[names.id(superseded.id)], turn) is not None:
             raise ValueError(f"{superseded.id} was superseded before; supersede the node that replaced it, or none")

@@ -49,13 +49,12 @@ class RecordedExtractor:
     def plan(self, turn: Turn, context: Context) -> Blueprint:
         """The recorded plan of this turn; facts that the context holds word for word are updated, not added again."""
         recorded = self._plans.get((turn.space, turn.turn_id), Blueprint())
-        known = {node.description: node.id for node in context.nodes}
+        known = {(node.type, node.description): node.id for node in context.nodes}
         operations: list[Operation] = []
         for operation in recorded.operations:
-            same = None
             if isinstance(operation, AddNode):
-                same = known.get(with_days(operation.draft, turn, operation.days))
-            operations.append(operation if same is None else UpdateNode(same))
+                same = known.get((operation.type, with_days(operation.draft, turn, operation.days)))
+                operations.append(operation if same is None else UpdateNode(same, turn_ids=operation.turn_ids))
         return Blueprint(tuple(operations), recorded.mentions, recorded.topics)
 
     def write(self, turn: Turn, plan: Blueprint, context: Context) -> Mapping[str, Wording]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from datetime import date, timedelta
@@ -13,7 +13,7 @@ from locigraph.kg.corpora.parsing import Record, Utterance, by_conversation, jso
 from locigraph.kg.counts import counted, is_or_are
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.times import TIME_RANGE, day_start, is_in_range
-from locigraph.kg.types import Question, SpaceId, TurnId
+from locigraph.kg.types import MAX_DESCRIPTION, MAX_NAME_BYTES, Question, SpaceId, TurnId
 
 _FIELDS = (
     "question_id", "text", "category", "evidence_turn_ids", "evidence_session_ids", "asked_at", "answer",
@@ -142,9 +142,21 @@ def read_extractions(
                 raise item.error("turn_ids", turn_id, "the id of a turn of this conversation")
         return ids
 
-    def items(key: str, text_key: str) -> tuple[RecordedItem, ...]:
+    def text_of(item: Record) -> str:
+        text = item.string("text")
+        if len(text) > MAX_DESCRIPTION:
+            raise item.error("text", text, f"at most {MAX_DESCRIPTION:,} letters")
+        return text
+
+    def name_of(item: Record) -> str:
+        name = item.string("name")
+        if len(name.encode()) > MAX_NAME_BYTES:
+            raise item.error("name", name, f"at most {MAX_NAME_BYTES} bytes")
+        return name
+
+    def items(key: str, text_of: Callable[[Record], str]) -> tuple[RecordedItem, ...]:
         read_items = (
-            RecordedItem(item.string(text_key), turn_ids(item), item.optional_string("type"))
+            RecordedItem(text_of(item), turn_ids(item), item.optional_string("type"))
             for item in record.records(key, required=False)
         )
         return tuple(item for item in read_items if item.turn_ids)
@@ -161,11 +173,11 @@ def read_extractions(
         return parsed
 
     events = tuple(
-        RecordedEvent(item.string("text"), ids, day(item, "start"), day(item, "end"))
+        RecordedEvent(text_of(item), ids, day(item, "start"), day(item, "end"))
         for item in record.records("events", required=False)
         if (ids := turn_ids(item))
     )
-    return Extractions(items("facts", "text"), items("entities", "name"), items("topics", "text"), events)
+    return Extractions(items("facts", text_of), items("entities", name_of), items("topics", text_of), events)
 
 
 FORMAT = CorpusFormat(

@@ -9,12 +9,19 @@ from datetime import date
 from locigraph.kg.times import day_in_words
 
 Days = tuple[date, date]
-_DAYS = re.compile(r" \([^()]*\b\d{4}\)$")
+_DAY = r"\d{1,2} [A-Z][a-z]+ \d{4}"
+_DAYS = re.compile(rf" \((?:{_DAY}(?: to {_DAY})?|(?:[A-Z][a-z]+ )?\d{{4}})\)$")  # what ``days_in_words`` writes
 
 
 def dated(text: str, days: Days | None) -> str:
-    """The text followed by its days in brackets, so that a question that names a date can find it."""
-    return text if days is None else f"{text} ({days_in_words(days)})"
+    """The text followed by its days in brackets, so that a question that names a date can find it.
+
+    A text that ends so already is given back as it is.
+    """
+    if days is None:
+        return text
+    in_brackets = f" ({days_in_words(days)})"
+    return text if text.endswith(in_brackets) else text + in_brackets
 
 
 def undated(text: str) -> str:

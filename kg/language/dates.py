@@ -122,9 +122,13 @@ _FUTURE_VERB = re.compile(
 _SCHEDULED = re.compile(
     r"(?:(?:\b(?:am|is|are)|\b(?:it|he|she|that|this)['’]s|['’](?:m|re))"
     r"(?: (?:not|now|only|back|off|away|out|in|home|here|there|free|busy|open|closed|due|scheduled|planned|set))?"
+    r"(?: at [\w'’:.-]{1,30}(?: [\w'’-]{1,30}){0,2})?"
     r"|\bthere(?:['’]s| is| are)(?: [\w'’-]{1,30}){1,6}"
     r"|\b(?:leaves?|starts?|begins?|arrives?|departs?|opens?|lands?|fly|flies|returns?|meets?|travels?)"
     r"(?: [\w'’-]{1,30}){0,4}) ?$"
+)
+_PUT_OFF = re.compile(
+    r"\b(?:moved|postponed|rescheduled|pushed(?: back)?|put off|brought forward)(?: from [\w ]{1,30})? (?:to|until) ?$"
 )
 _FUTURE_SIGN = re.compile(
     r"\b(?:(?:have|[’']ve got) (?:an?|my|the)|see (?:my|the|you)|appointments?|due|plan(?:s|ning)?|next(?! to))\b"
@@ -268,7 +272,7 @@ def time_rules() -> tuple[Rule, ...]:
         ),
         (rf"{ALONE}{COUNT} (day|week|month|year)s? ago\b", lambda m, d: UNITS[m[2]](d, -number_in(m[1]))),
         (
-            rf"\bin {COUNT} (day|week|month)s?\b",
+            rf"\bin {COUNT} (day|week|month)s?\b(?! ago\b)",
             lambda m, d: None if _tense(m) == "past" else UNITS[m[2]](d, number_in(m[1])),
         ),
         (r"\bhalf a year ago\b", lambda m, d: _month_offset(d, -6)),
@@ -369,10 +373,12 @@ def _clause_before(match: re.Match[str]) -> str:
 def _tense(match: re.Match[str]) -> Literal["past", "future"] | None:
     """The tense of the words before an expression in its clause; None if it is not clear."""
     clause = _clause_before(match)
+    if _PUT_OFF.search(clause):
+        return "future"
     *before, rest = _PAST_VERB.split(clause)
     if _FUTURE_VERB.search(rest) or (not before and _FUTURE_SIGN.search(rest)):
         return "future"
-    planned = _SCHEDULED.search(clause)  # which may end with "closed" or "planned"
+    planned = _SCHEDULED.search(clause.removesuffix("on "))  # which may end with "closed" or "planned"
     if planned and not _PAST_VERB.search(clause, 0, planned.start()):
         return "future"
     return "past" if before else None

@@ -239,9 +239,16 @@ def _is_whole(store: Store, turns: Sequence[Turn]) -> bool:
     return all((space, turn.turn_id) in given for space in spaces for turn in store.turns(space))
 
 
-def make_failed_pending(corpus: Corpus, store: Store) -> None:
-    """Mark the failed turns of a corpus as pending, so that they are consolidated again."""
-    for space in {conversation.space for conversation in corpus.conversations} & {*store.spaces()}:
+def make_failed_pending(corpus: Corpus, store: Store, extractor: Extractor) -> None:
+    """Mark the failed turns of a corpus as pending, so that they are consolidated again.
+
+    Raises:
+        ConsolidationError: If another extractor has built one of its spaces; then nothing is marked.
+    """
+    spaces = {conversation.space for conversation in corpus.conversations} & {*store.spaces()}
+    for space in spaces:
+        refuse_other_extractor(store, space, extractor)
+    for space in spaces:
         for failure in store.failures(space):
             store.retry_turn(space, failure.turn_id)
 

@@ -49,6 +49,8 @@ def clients_of(
     from locigraph.consolidation.ledger import Ledger
 
     _check(settings, max_tokens, max_cost, option)
+    if ledger is not None and ledger.max_cost is not None:
+        _require_prices(settings, "max_cost", ledger.max_cost, option)
     concurrency = settings.concurrency if isinstance(settings, LLMSettings) else 1
     shared = ledger or Ledger(max_tokens=max_tokens, max_cost=max_cost)
     made: list[tuple[Endpoint, ChatClient]] = []
@@ -113,10 +115,15 @@ def _check(settings: ModelSettings, max_tokens: int | None, max_cost: float | No
     prices = [settings.input_price, settings.output_price, scribe.input_price, scribe.output_price]
     if any(price is not None and not 0 <= price < float("inf") for price in prices):
         raise LocigraphError(f"the prices of {option} are {prices}; expected 0 or more per million tokens")
-    if max_cost is not None and not any(prices):
+    if max_cost is not None:
+        _require_prices(settings, f"{of_limits}max_cost", max_cost, option)
+
+
+def _require_prices(settings: ModelSettings, limit: str, max_cost: float, option: str) -> None:
+    scribe = settings.scribe if isinstance(settings, LLMSettings) else ScribeSettings()
+    if not any([settings.input_price, settings.output_price, scribe.input_price, scribe.output_price]):
         raise LocigraphError(
-            f"{of_limits}max_cost is {max_cost}, but {option}.input_price and {option}.output_price are 0; set the "
-            "prices"
+            f"{limit} is {max_cost}, but {option}.input_price and {option}.output_price are 0; set the prices"
         )
 
 

@@ -222,8 +222,10 @@ def _stated(
 
 def _categories(graph: Store, space: SpaceId) -> dict[NodeId, str]:
     """The labels of the categories of facts and events."""
-    named = {node.id: node.label for node in graph.nodes(space, types=["event_category", "knowledge_category"])}
+    held = graph.nodes(space, types=["event_category", "knowledge_category"])
+    # Earlier versions filed what was like nothing else under one that has no source turns.
+    named = {node.id: node.label for node in held if node.provenance}
     if not named:
         return {}
-    held = graph.relations(space)
-    return {each.target: named[each.source] for each in held if each.label == "CONTAINS" and each.source in named}
+    edges = graph.relations(space)
+    return {each.target: named[each.source] for each in edges if each.label == "CONTAINS" and each.source in named}

@@ -15,7 +15,7 @@ EXTRAS = [
     Extra("sub_event", "the van of the move broke down", (1,)),
     Extra("knowledge_node", "Ann likes tea", (3,)),
     Extra("event_category", "moves"),
-    Extra("knowledge_category", "other facts"),
+    Extra("knowledge_category", "drinks"),
     Extra("reflection", "Ann likes what is warm", (3,)),
     Extra("knowledge_node", "Ann owns a pot", (3,)),
     Extra("knowledge_category", "other dishes"),
@@ -26,7 +26,7 @@ EDGES = [(4, "CONTAINS", 5), (5, "CAUSES", 2), (7, "CONTAINS", 4), (8, "CONTAINS
 EXPECTED = {
     "sub_event": {("whole", 4, 1), ("part", 5, 0)},
     "cause": {("cause_event_node", 5, 2), ("effect_episode", 2, 1)},
-    "category": {("category", 7, 0), ("category", 11, 3)},  # that of the rest says nothing of a turn
+    "category": {("category", 7, 0), ("category", 8, 3), ("category", 11, 3)},
     "reflection": {("reflection", 9, 3)},
     "session": {("session", 0, 1), ("session", 1, 0), ("session", 2, 3), ("session", 3, 2)},
 }

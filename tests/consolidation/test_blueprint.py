@@ -6,7 +6,6 @@ from datetime import date
 import pytest
 
 from locigraph.consolidation.blueprint import (
-    MAX_DESCRIPTION,
     MAX_MENTIONS,
     MAX_OPERATIONS,
     MAX_TOPICS,
@@ -24,7 +23,7 @@ from locigraph.consolidation.blueprint import (
     check_wording,
 )
 from locigraph.consolidation.errors import BlueprintError, WordingError
-from locigraph.kg.types import MAX_NAME_BYTES, NodeId, TurnId
+from locigraph.kg.types import MAX_DESCRIPTION, MAX_NAME_BYTES, NodeId, TurnId
 
 SHOWN = (ContextNode(NodeId("shown"), "knowledge_node", "a fact"),)
 ADD = AddNode("n0", "knowledge_node", "draft", (TurnId("t1"),))
@@ -80,7 +79,7 @@ def test_one_ref_names_one_node() -> None:
 def test_counts_and_lengths_are_limited() -> None:
     many = [replace(ADD, ref=f"n{i}") for i in range(MAX_OPERATIONS + 1)]
     check(*many[:-1])
-    with pytest.raises(BlueprintError, match="33 operations for one turn; at most 32"):
+    with pytest.raises(BlueprintError, match="1001 operations for one turn; at most 1000"):
         check(*many)
     for parts in (
         {"mentions": (Mention("Ann", "person"),) * (MAX_MENTIONS + 1)},

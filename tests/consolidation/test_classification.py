@@ -74,13 +74,12 @@ def test_the_schema_says_which_nodes_have_categories() -> None:
     assert category_types() == {"event_node": "event_category", "knowledge_node": "knowledge_category"}
 
 
-def test_nodes_alike_come_under_one_category_of_their_key_terms_and_the_rest_under_another(store: Store) -> None:
+def test_nodes_alike_come_under_one_category_of_their_key_terms_and_one_like_nothing_under_none(store: Store) -> None:
     build(store, [*BOATS, *SOUP, "thunder rolls"])
-    assert classifier(store).run(SPACE) == Classified(nodes=9, categories=3, waiting=0)
+    assert classifier(store).run(SPACE) == Classified(nodes=8, categories=2, waiting=1)
     found = held(store)
-    assert sorted(found.values()) == sorted([sorted(BOATS), sorted(SOUP), ["thunder rolls"]])
+    assert sorted(found.values()) == sorted([sorted(BOATS), sorted(SOUP)])
     labels = {label: texts[0] for label, texts in found.items()}
-    assert labels.pop("other facts") == "thunder rolls"
     assert {"boat" in label or "harbor" in label for label, text in labels.items() if "boat" in text} == {True}
     category = store.nodes(SPACE, types=["knowledge_category"])[0]
     assert category.description.startswith("Facts about ")
@@ -101,16 +100,14 @@ def test_a_later_node_joins_the_category_it_fits_and_running_again_changes_nothi
     assert dump(store_at()) == rows
 
 
-def test_what_is_like_nothing_waits_while_turns_are_pending(store: Store) -> None:
-    build(store, BOATS)
-    later = make_turns([*BOATS, "thunder rolls", "snow falls"])
-    store.append_turns(later)
-    Consolidator(store, FakeExtractor(), ENCODER, FakeContext()).run(SPACE)
-    more = make_turns([*BOATS, "thunder rolls", "snow falls", "hail"])
-    store.append_turns(more)
-    assert classifier(store).run(SPACE) == Classified(nodes=4, categories=1, waiting=2)
-    Consolidator(store, FakeExtractor(), ENCODER, FakeContext()).run(SPACE)
-    assert classifier(store).run(SPACE) == Classified(nodes=3, categories=1)
+def test_a_memory_that_is_classified_after_each_turn_has_the_categories_of_one_that_is_classified_once(
+    store: Store,
+) -> None:
+    told = [*BOATS, "thunder rolls", *SOUP]
+    for number in range(len(told)):
+        build(store, told[: number + 1])
+        classifier(store).run(SPACE)
+    assert sorted(held(store).values()) == sorted([sorted(BOATS), sorted(SOUP)])
 
 
 def test_a_category_is_not_known_before_what_it_was_made_of_and_goes_with_it(store: Store) -> None:
@@ -150,45 +147,24 @@ def test_a_model_may_name_categories_and_key_terms_take_its_place_where_it_fails
         )
 
 
-@pytest.mark.parametrize("label", ["other facts", "Other  Facts!", "other events"])
-def test_a_model_cannot_name_a_category_like_that_of_the_rest(store: Store, label: str) -> None:
-    build(store, BOATS)
-    classifier(store).run(SPACE, lambda *_: Wording(label, "Facts about boats."))
-    build(store, [*BOATS, "white boat sails harbor", "thunder rolls"])
-    classifier(store).run(SPACE)
-    (named,) = (name for name in held(store) if name != "other facts")
-    assert "boat" in named
-    assert held(store) == {named: sorted([*BOATS, "white boat sails harbor"]), "other facts": ["thunder rolls"]}
-
-
-def test_a_category_that_a_model_named_like_the_rest_before_is_one_like_any_other(store: Store) -> None:
-    build(store, [*BOATS, *SOUP])
-    facts = {node.description: node.id for node in store.nodes(SPACE, types=["knowledge_node"])}
-    boats = [node for text, node in facts.items() if "boat" in text]
-    text = "Other facts about boats."
-    vector = ENCODER.encode([text])[0]
-    source = make_turns(BOATS)[0].turn_id
+def test_what_an_earlier_version_filed_as_like_nothing_joins_a_category_when_alike_ones_come(store: Store) -> None:
+    build(store, [BOATS[0], "thunder rolls"])
+    text = "Facts that are like no others."
+    rest = NewNode("r", "knowledge_category", "other facts", text, (), embedding=ENCODER.encode([text])[0])
     store.commit(
         GraphChange(
             SPACE,
             MONDAY + timedelta(hours=1),
-            nodes=(NewNode("c", "knowledge_category", "other facts", text, (source,), embedding=vector),),
-            relations=tuple(NewRelation("c", "CONTAINS", fact) for fact in boats),
+            nodes=(rest,),
+            relations=tuple(
+                NewRelation("r", "CONTAINS", fact.id) for fact in store.nodes(SPACE, types=["knowledge_node"])
+            ),
             embedding_model=ENCODER.model_id,
         )
     )
-    build(store, [*BOATS, *SOUP, "white boat sails harbor", "thunder rolls"])
-    classifier(store).run(SPACE)
-    under = Counter(edge.source for edge in contains(store))
-    assert sorted(under.values()) == [1, 4, 5]  # the thunder, the soups, the boats
-
-
-def test_the_category_of_the_rest_made_before_is_used_again(store: Store) -> None:
-    build(store, ["thunder rolls"])
-    classifier(store).run(SPACE)
-    build(store, ["thunder rolls", "snow falls"])
-    assert classifier(store).run(SPACE) == Classified(nodes=1)
-    assert held(store) == {"other facts": ["snow falls", "thunder rolls"]}
+    build(store, [BOATS[0], "thunder rolls", *BOATS[1:]])
+    assert classifier(store).run(SPACE) == Classified(nodes=4, categories=1, waiting=1)
+    assert sorted(BOATS) in held(store).values()
 
 
 def test_nodes_behind_a_batch_like_no_others_are_looked_at_and_all_that_wait_are_counted(
@@ -196,15 +172,10 @@ def test_nodes_behind_a_batch_like_no_others_are_looked_at_and_all_that_wait_are
 ) -> None:
     monkeypatch.setattr(classification, "_BATCH", 3)
     alone = ["thunder rolls", "snow falls", "hail"]
-    texts = [*alone, *BOATS, "red kite", "calm sea"]
-    build(store, texts)
-    store.append_turns(make_turns([*texts, "pending"]))
+    build(store, [*alone, *BOATS, "red kite", "calm sea"])
     # The first three boats are one batch; the fourth joins them.
     assert classifier(store).run(SPACE) == Classified(nodes=4, categories=1, waiting=5)
     assert sorted(held(store).values()) == [sorted(BOATS)]
-    Consolidator(store, FakeExtractor(), ENCODER, FakeContext()).run(SPACE)
-    assert classifier(store).run(SPACE) == Classified(nodes=6, categories=1)
-    assert held(store)["other facts"] == sorted([*alone, "red kite", "calm sea", "pending"])
 
 
 def test_nodes_that_wait_are_looked_at_again_when_later_ones_made_a_category(
@@ -212,7 +183,7 @@ def test_nodes_that_wait_are_looked_at_again_when_later_ones_made_a_category(
 ) -> None:
     monkeypatch.setattr(classification, "_BATCH", 3)
     build(store, ["green boat leaves harbor", "thunder rolls", "snow falls", *BOATS[:3]])
-    assert classifier(store).run(SPACE) == Classified(nodes=6, categories=2)
+    assert classifier(store).run(SPACE) == Classified(nodes=4, categories=1, waiting=2)
     assert sorted(BOATS) in held(store).values()
 
 

@@ -66,3 +66,9 @@ def test_a_text_names_no_day_outside_the_range_that_is_kept() -> None:
 @pytest.mark.parametrize("days", [(date(2024, 5, 1), date(2024, 5, 3)), (date(2024, 5, 1), date(2024, 5, 31)), None])
 def test_days_in_brackets_can_be_taken_off_again(days: tuple[date, date] | None) -> None:
     assert undated(dated("Ann (the painter) moved (to Porto)", days)) == "Ann (the painter) moved (to Porto)"
+
+
+def test_only_days_are_taken_off_and_days_are_said_once() -> None:
+    assert undated("Ann has a bike, a Trek (model 4300)") == "Ann has a bike, a Trek (model 4300)"
+    day = date(2023, 12, 30)
+    assert dated("Ann sold it last Saturday (30 December 2023)", (day, day)).count("30 December") == 1

@@ -648,6 +648,20 @@ def test_a_reworded_event_keeps_its_days_unless_the_words_name_others(
     assert event.valid_to.date() == date(2023, 4, day)
 
 
+def test_a_fact_whose_day_is_corrected_holds_from_the_right_day(store: Store) -> None:
+    store.append_turns(make_turns(["a", "b"]))
+
+    def plan(turn: Turn, context: Context) -> Blueprint:
+        if turn.turn_id == "t0":
+            return Blueprint((node("f", "Ann moved to Porto on 3 May 2019", turn.turn_id),))
+        return Blueprint((UpdateNode(context.nodes[0].id, "Ann moved to Porto on 3 May 2021"),))
+
+    encoder = FakeEncoder()
+    Consolidator(store, FakeExtractor(plan), encoder, HybridContext(store, encoder)).run(SPACE)
+    (fact,) = store.nodes(SPACE, types=["knowledge_node"])
+    assert (fact.valid_from, fact.valid_to) == (datetime(2021, 5, 3, tzinfo=UTC), None)
+
+
 def test_relations_of_a_plan_join_its_nodes(store: Store) -> None:
     store.append_turns([make_turn(0, "one")])
     plan = Blueprint((node("a", "storm", "t0"), node("b", "flood", "t0"), AddRelation("a", "CAUSES", "b")))

@@ -122,6 +122,8 @@ def test_recorded_extractions_join_their_conversation(tmp_path: Path) -> None:
 def test_an_extraction_that_cites_an_unknown_turn_or_a_bad_day_is_refused(tmp_path: Path) -> None:
     for bad, named in (
         ({"facts": [{"text": "x", "turn_ids": ["t9"]}]}, r"field 'facts\[0\].turn_ids' is 't9'"),
+        ({"facts": [{"text": "x" * 2_001, "turn_ids": ["t1"]}]}, r"field 'facts\[0\].text' .*at most 2,000 letters"),
+        ({"entities": [{"name": "x" * 241, "turn_ids": ["t1"]}]}, r"field 'entities\[0\].name' .*at most 240 bytes"),
         ({"events": [{"text": "x", "turn_ids": ["t1"], "start": "May"}]}, r"field 'events\[0\].start' is 'May'"),
     ):
         with pytest.raises(CorpusFormatError, match=rf"extractions\.jsonl: conversation 'c1': {named}"):

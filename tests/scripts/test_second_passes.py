@@ -264,6 +264,24 @@ def test_what_is_forgotten_meanwhile_has_the_space_processed_again(
     assert len(passes) == 2
 
 
+def test_what_a_pass_has_done_before_an_outage_is_brought_into_the_indexes(
+    built: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    updates = []
+    monkeypatch.setattr(Target, "update", updates.append)
+    passes = []
+
+    def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: Stopped) -> Merged:
+        passes.append(space)
+        if len(passes) == 3:
+            raise LimitReachedError("stopped by max_tokens")  # after a part of the space was done
+        return Merged()
+
+    with pytest.raises(LimitReachedError):
+        second_passes.run("reflect", target(built), Merged(), work, once=False, interval=0.01)
+    assert len(updates) == 2  # after the first pass, and after the one that did not end
+
+
 def test_an_outage_ends_one_pass_of_a_service_and_not_the_service(
     built: tuple[Path, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

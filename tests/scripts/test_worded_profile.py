@@ -88,6 +88,7 @@ def test_the_model_is_asked_only_for_what_has_changed(place: Path) -> None:
         (lambda held: [{"text": "Bob and Ana.", "statements": [s["id"] for s in held]}], "says 'Bob', which"),
         (lambda held: [{"text": "Ana has 'Émile'.", "statements": [s["id"] for s in held]}], "says 'Émile', which"),
         (lambda held: [{"text": "Ana has three cats.", "statements": [s["id"] for s in held]}], "says 'three', which"),
+        (lambda held: [{"text": "Ana, since May.", "statements": [s["id"] for s in held]}], "says 'May', which"),
         (lambda held: [{"text": "Ana teaches.", "statements": ["s0"]}], "no sentence rests on statement s1"),
         (lambda held: [{"text": "Ana teaches.", "statements": ["s9"]}], "'s9' was not shown"),
     ],

@@ -109,7 +109,7 @@ def build(
             forgotten = exports.forgotten_of(loaded, graph)
             told, notes = exports.as_first_stored(loaded, graph, forgotten)
             if retry_failed:
-                graphs.make_failed_pending(loaded, graph)
+                graphs.make_failed_pending(loaded, graph, extractor)
             build_here = partial(graphs.build_graph, told, extractor, graph, text_encoder, scope)
             build_there = partial(BuildJob(store, used, consolidation, scope).run, told, running)
             failed, stopped = _done(build_here if running.is_this_process else build_there)

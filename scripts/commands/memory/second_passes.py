@@ -117,7 +117,7 @@ def run(
                     graphs.embed_all(graph.spaces(), graph, each)
                 if once or done != nothing:
                     print(done)
-                is_due = is_due or done != nothing
+                is_due = is_due or done != nothing or outage is not None  # what the outage ended is not counted
                 try:
                     if is_due and not stop.is_set():
                         target.update()

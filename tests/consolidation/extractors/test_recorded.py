@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 from datetime import date
+from pathlib import Path
 
 import pytest
 
+from locigraph.assembly.build_context import HybridContext
 from locigraph.consolidation.blueprint import AddNode, ContextNode, UpdateNode
 from locigraph.consolidation.errors import ConsolidationError
 from locigraph.consolidation.extractors.recorded import RecordedExtractor
+from locigraph.consolidation.pipeline import Consolidator
 from locigraph.consolidation.protocols import Context
 from locigraph.kg.corpora import Conversation, Extractions, RecordedEvent, RecordedItem
+from locigraph.kg.store import Store
 from locigraph.kg.types import NodeId, Turn, TurnId
-from tests.fakes import make_conversation
+from tests.fakes import FakeContext, FakeEncoder, make_conversation
 
 T0, T1, T2 = TurnId("t0"), TurnId("t1"), TurnId("t2")
 NOTHING = Context((), ())
@@ -59,7 +63,35 @@ def test_a_fact_that_the_graph_holds_word_for_word_is_said_again() -> None:
     source = conversation(facts=(RecordedItem("Ann sailed yesterday", (T0,)),))
     shown = ContextNode(NodeId("held"), "knowledge_node", "Ann sailed yesterday (31 December 2023)")
     plan = RecordedExtractor([source]).plan(source.turns[0], Context((shown,), ()))
-    assert plan.operations == (UpdateNode(NodeId("held")),)
+    assert plan.operations == (UpdateNode(NodeId("held"), turn_ids=(T0,)),)
+
+
+def test_an_event_in_the_words_of_a_fact_is_an_event() -> None:
+    source = conversation(events=(RecordedEvent("Ann sails old boats", (T0,), None, None),))
+    shown = ContextNode(NodeId("held"), "knowledge_node", "Ann sails old boats")
+    (operation,) = added(source, source.turns[0], Context((shown,), ()))
+    assert operation.type == "event_node"
+
+
+def test_all_turns_of_a_fact_that_is_recorded_again_are_its_sources(tmp_path: Path) -> None:
+    facts = (RecordedItem("Ann sails", (T0,)), RecordedItem("Ann sails", (T1, T2)))
+    source = conversation(facts=facts)
+    with Store(tmp_path / "graph.sqlite") as store:
+        store.append_turns(source.turns)
+        encoder = FakeEncoder()
+        Consolidator(store, RecordedExtractor([source]), encoder, HybridContext(store, encoder)).run(source.space)
+        (fact,) = store.nodes(source.space, types=["knowledge_node"])
+        assert {*fact.provenance} == {T0, T1, T2}
+        assert sum(edge.label == "DERIVED_FROM" for edge in store.relations(source.space)) == 3
+
+
+def test_a_turn_may_be_the_last_of_all_facts_of_its_session(tmp_path: Path) -> None:
+    source = conversation(facts=tuple(RecordedItem(f"Fact {number}", (T0, T2)) for number in range(99)))
+    with Store(tmp_path / "graph.sqlite") as store:
+        store.append_turns(source.turns)
+        Consolidator(store, RecordedExtractor([source]), FakeEncoder(), FakeContext()).run(source.space)
+        assert store.failures(source.space) == []
+        assert store.node_counts(source.space)["knowledge_node"] == 99
 
 
 def test_names_become_mentions_and_times_do_not() -> None:

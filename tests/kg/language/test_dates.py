@@ -155,7 +155,7 @@ def test_a_day_told_in_several_words_is_one_expression(text: str, day: str) -> N
         "I have an exam", "I've got the vet", "I have an appointment with Dr. Smith", "The rent is due", "I plan to go",
         "I'm excited to see my sister", "I heard that we're meeting", "I left early, but I will be back", "See you",
         "My next lesson is", "The exam is", "I'm off", "The shop is closed", "There's a concert in the old park",
-        "My flight leaves", "I fly to Rome", "We meet",
+        "My flight leaves", "I fly to Rome", "We meet", "The meeting is at 9", "The party is at Tom's",
     ],
 )  # fmt: skip
 def test_a_weekday_after_a_sign_of_the_future_is_the_coming_one(clause: str) -> None:
@@ -347,6 +347,9 @@ def test_relative_words_of_a_question_count_when_they_name_days_of_a_week_months
         ("The concert on Friday will be great", "2024-01-02", "2024-01-05"),
         ("On Friday I told Tom I will come", "2024-01-02", "2023-12-29"),
         ("We were born March 3rd in Rome", "2024-03-01", "2024-03-03"),
+        ("The wedding has been moved to 12 June", "2024-01-10", "2024-06-12"),
+        ("The exam is at school on 10 September", "2024-01-11", "2024-09-10"),
+        ("I moved in two days ago", "2024-01-11", "2024-01-09"),
     ],
 )  # fmt: skip
 def test_short_names_bare_weekdays_and_dates_in_numbers_are_read(text: str, spoken_on: str, day: str) -> None:

@@ -215,6 +215,10 @@ def test_what_cannot_be_answered_is_refused_before_anything_is_asked(
             (["--corpus.path", "sample"], ["SHA-256", "name the same corpus"]),
             (["--results", str(evaluated.parent)], ["not an output folder of locigraph evaluate"]),
             (["--llm.model", ""], ["llm.model"]),
+            (
+                ["--max_cost", "1", "--llm.input_price", "1", "--judge.model", "big", "--judge.base_url", stub.url],
+                ["max_cost is 1.0, but judge.input_price"],
+            ),
         ):
             code, _, err = run(capsys, *options(evaluated, stub, *more))
             assert_one_line_and_code_2(code, err, *words)
