@@ -267,9 +267,12 @@ def test_what_is_forgotten_meanwhile_has_the_space_processed_again(
 def test_what_a_pass_has_done_before_an_outage_is_brought_into_the_indexes(
     built: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    updates = []
-    monkeypatch.setattr(Target, "update", updates.append)
-    passes = []
+    updates, passes = [], []
+
+    def updated(target: Target) -> None:
+        updates.append(target)
+
+    monkeypatch.setattr(Target, "update", updated)
 
     def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: Stopped) -> Merged:
         passes.append(space)
