@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from locigraph.kg.snapshot import NO_TIME, Snapshot
-from locigraph.kg.types import NodeId, SpaceId
+from locigraph.kg.types import SpaceId
 
 _Name = TypeVar("_Name", bound=str)
 _Value = TypeVar("_Value")
@@ -30,18 +30,23 @@ def parted(joined: _Name) -> tuple[SpaceId, _Name]:
     return SpaceId(space.replace("%3A", ":").replace("%25", "%")), name  # type: ignore[return-value]  # a str
 
 
+def by_space(joined: Iterable[_Name]) -> dict[SpaceId, list[_Name]]:
+    """The names within each space of the given joint names of nodes or turns."""
+    found: dict[SpaceId, list[_Name]] = {}
+    for joint in joined:
+        space, name = parted(joint)
+        found.setdefault(space, []).append(name)
+    return found
+
+
 def read_by_space(
-    joined: Iterable[NodeId], read: Callable[[SpaceId, list[NodeId]], Mapping[NodeId, _Value]]
-) -> dict[NodeId, _Value]:
-    """Call ``read`` once for each space of the given nodes; returns its values by joint name."""
-    by_space: dict[SpaceId, list[NodeId]] = {}
-    for name in joined:
-        space, node = parted(name)
-        by_space.setdefault(space, []).append(node)
+    joined: Iterable[_Name], read: Callable[[SpaceId, list[_Name]], Mapping[_Name, _Value]]
+) -> dict[_Name, _Value]:
+    """Call ``read`` once for each space of the given nodes or turns; returns its values by joint name."""
     return {
-        joint_name(space, node): value
-        for space, nodes in by_space.items()
-        for node, value in read(space, nodes).items()
+        joint_name(space, name): value
+        for space, names in by_space(joined).items()
+        for name, value in read(space, names).items()
     }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -48,6 +48,17 @@ def parsed(given: object) -> Condition:
         LocigraphError: If it is none: says where, and what is expected.
     """
     return _Parser().conditions(given, "filter", 0)
+
+
+def spoken_by(speakers: Iterable[str]) -> Condition:
+    """The condition that a turn was spoken by one of these; names that Unicode composes otherwise are the same."""
+    names = {normalised("NFC", each) for each in speakers}
+    return lambda said, kind: normalised("NFC", said.speaker) in names
+
+
+def both(one: Condition, other: Condition) -> Condition:
+    """The condition that both hold."""
+    return lambda said, kind: one(said, kind) and other(said, kind)
 
 
 class _Parser:

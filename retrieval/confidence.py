@@ -140,10 +140,10 @@ class ConfidentRetriever(WrappingRetriever):
         """See ``Retriever``; the hits have their ``confidence``."""
         found = self._retriever.retrieve(query, space, as_of=as_of, top_k=max(top_k, READ))
         judged = as_judged(found.hits)
-        if self.confidence is None:  # a search for more hits of the same question tells nothing new
+        if self._odds is None:  # a search for more hits of the same question tells nothing new
             best = sorted(judged, key=lambda hit: -hit.score)[:READ]
             features = features_of(query, best, self._speakers_of(space, [hit.node_id for hit in best]))
-            self._odds = None if features is None else log_odds(features)
+            self._odds = None if features is None else log_odds(features)  # None if none of them may be shown
             self.confidence = 0.0 if self._odds is None else probability(self._odds)
         if self._odds is None or not found.hits:
             return replace(found, hits=found.hits[:top_k])

@@ -112,9 +112,7 @@ class FilteredRetriever(WrappingRetriever):
     ) -> Result:
         """See ``Retriever``; ``top_k`` counts the hits that are left after filtering."""
         timing = Timing()
-        # Where many hits are left out, one search for more of them takes less time than two.
-        first = top_k if self._condition is None else min(_GROWTH * top_k, MOST_FOUND)
-        more = searches(self._retriever, query, space, as_of=as_of, top_k=first, growth=_GROWTH, most=MOST_FOUND)
+        more = searches(self._retriever, query, space, as_of=as_of, top_k=top_k, growth=_GROWTH, most=MOST_FOUND)
         for result in more:
             timing += result.timing
             hits = self._filtered(result.hits, space, as_of)
@@ -122,7 +120,7 @@ class FilteredRetriever(WrappingRetriever):
                 break
         is_limited = self._speakers is not None or self._condition is not None
         self.is_cut_off = is_limited and len(hits) < top_k and len(result.hits) >= MOST_FOUND
-        return Result(tuple(hits[:top_k] if first > top_k else hits), timing)
+        return Result(tuple(hits), timing)
 
     def _filtered(self, hits: Sequence[Hit], space: SpaceId, as_of: datetime | None) -> list[Hit]:
         known = self._origins_of(space, [hit.node_id for hit in hits])

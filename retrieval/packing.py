@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import lru_cache
 from itertools import groupby
-from typing import NamedTuple
+from operator import attrgetter
+from typing import NamedTuple, Protocol
 
 from locigraph.kg.language.tokens import one_line
 from locigraph.kg.schema import EPISODE, dated_types
@@ -95,31 +97,71 @@ class Context:
         return sum(_measured(line).tokens for line in self.lines)
 
 
+class Told(NamedTuple):
+    """Where a turn stands among all, and the day on which it was said; None where that is not known."""
+
+    place: tuple[int, int]
+    day: date | None
+
+
+class Dates(Protocol):
+    """Knows when what hits contain was said, and how long it held."""
+
+    def of_turns(self, ids: Collection[TurnId]) -> Mapping[TurnId, Told]:
+        """Place and day of those of these turns that are known."""
+
+    def ends(self, hits: Sequence[Hit]) -> Mapping[NodeId, date | None]:
+        """The day on which something took the place of a fact, None while it holds; of other hits, ``until`` tells."""
+
+
+class SnapshotDates:
+    """The dates of a snapshot of a space.
+
+    Args:
+        snapshot: The snapshot.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def of_turns(self, ids: Collection[TurnId]) -> Mapping[TurnId, Told]:
+        """See ``Dates``."""
+        place, spoken_at = self._snapshot.place_of, self._snapshot.spoken_at
+        return {turn: Told((0, place[turn]), _day(int(spoken_at[place[turn]]))) for turn in ids if turn in place}
+
+    def ends(self, hits: Sequence[Hit]) -> Mapping[NodeId, date | None]:
+        """See ``Dates``."""
+        row_of, valid_to, dated = self._snapshot.row_of, self._snapshot.valid_to, dated_types()
+        facts = [hit.node_id for hit in hits if hit.type not in dated and hit.node_id in row_of]
+        return {node: _day(int(valid_to[row_of[node]])) for node in facts}
+
+
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     """A line, its cost in tokens and words, and its sort key in the context."""
 
     line: ContextLine
     cost: tuple[int, int]
-    place: tuple[int, int, bool, NodeId]
+    place: tuple[int, tuple[int, int], bool, NodeId]
 
 
-def _candidates(hits: Sequence[Hit], snapshot: Snapshot, order: Sequence[NodeId] | None) -> list[_Candidate]:
-    place, dated = snapshot.place_of, dated_types()
+def _candidates(hits: Sequence[Hit], dates: Dates, order: Sequence[NodeId] | None) -> list[_Candidate]:
+    told = dates.of_turns({turn for hit in hits for turn in (*hit.turn_ids, *hit.same)})
+    ends = dates.ends(hits)
     given = {} if order is None else {node: at for at, node in enumerate(order)}
     candidates = []
     for hit in hits:
-        first = min((place[turn] for turn in hit.turn_ids if turn in place), default=len(place))
-        said_on = _day(int(snapshot.spoken_at[first])) if first < len(place) else None
-        row = snapshot.row_of.get(hit.node_id)
-        # Turns and events stay true; of other nodes, another may have taken the place.
-        until = hit.until if row is None or hit.type in dated else _day(int(snapshot.valid_to[row]))
-        others = {_day(int(snapshot.spoken_at[place[turn]])) for turn in hit.same if turn in place}
-        again_on = tuple(sorted(day for day in others - {said_on} if day is not None))
-        line = ContextLine(hit.node_id, hit.type, hit.text, said_on, hit.turn_ids, until, again_on)
-        key = given.get(hit.node_id, len(given)), first, hit.type != EPISODE, hit.node_id
+        first = min((told[turn] for turn in hit.turn_ids if turn in told), default=_NEVER, key=attrgetter("place"))
+        until = ends.get(hit.node_id, hit.until)
+        others = {told[turn].day for turn in hit.same if turn in told}
+        again_on = tuple(sorted(day for day in others - {first.day} if day is not None))
+        line = ContextLine(hit.node_id, hit.type, hit.text, first.day, hit.turn_ids, until, again_on)
+        key = given.get(hit.node_id, len(given)), first.place, hit.type != EPISODE, hit.node_id
         candidates.append(_Candidate(line, _measured(line)[1:], key))
     return candidates
+
+
+_NEVER = Told((sys.maxsize, 0), None)  # of what no known turn says
 
 
 def _shortened(candidates: Sequence[_Candidate], excerpts: Excerpts, budget: Budget) -> list[_Candidate]:
@@ -162,7 +204,7 @@ def _packed(candidates: Sequence[_Candidate], budget: Budget, *, brevity: bool) 
 def retrieve_contexts(
     retriever: Retriever,
     question: str,
-    snapshot: Snapshot,
+    dates: Dates,
     budgets: Sequence[Budget],
     *,
     space: SpaceId,
@@ -182,7 +224,7 @@ def retrieve_contexts(
     Args:
         retriever: The strategy.
         question: The question.
-        snapshot: The graph of the space at ``as_of``, for dates and the order of turns.
+        dates: Tells days and order of what is found, as known at ``as_of``.
         budgets: How much each context may hold.
         space: The space to search.
         as_of: Time at which the memory is searched; None for now.
@@ -194,7 +236,7 @@ def retrieve_contexts(
     wanted = min(max(top_k, 1 + most // TOKENS_PER_HIT), MAX_TOP_K)
     for result in searches(retriever, question, space, as_of=as_of, top_k=wanted, growth=2, most=MAX_TOP_K):
         order = retriever.arrange(question, result.hits, space, as_of)
-        candidates = _candidates(result.hits, snapshot, order)
+        candidates = _candidates(result.hits, dates, order)
         excerpts = Excerpts(question, [hit.text for hit in result.hits if hit.type == EPISODE])
         packed = [_packed(_shortened(candidates, excerpts, budget), budget, brevity=rules.brevity) for budget in within]
         if all(is_full for _, is_full in packed):

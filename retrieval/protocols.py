@@ -214,8 +214,7 @@ class SearchFilter:
             have IDs of the form that ``kg.joint.joint_name`` writes.
         types: Node types that may be found; None for all.
         as_of: Nodes recorded later are invisible; None hides nothing.
-        only: Nodes of one space that may be found; None for all. A search that cannot limit itself to them may find
-            others, too.
+        only: Nodes that may be found, of several spaces by their joint names; None for all.
 
     Raises:
         FilterError: If it names no space (there is no search across all), or its tuple of types is empty.

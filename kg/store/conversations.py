@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -278,6 +278,14 @@ class Conversations(Database):
             rows = rows_in(connection, query, table.turn_id, turns)
             return {TurnId(row.turn_id): TurnState(row.state) for row in rows}
 
+    def places_of(self, space: SpaceId, turns: Sequence[TurnId]) -> dict[TurnId, tuple[int, datetime | None]]:
+        """Position in the conversation and time of those of these turns that the space has."""
+        table = tables.turns.c
+        query = select(table.turn_id, table.position, table.spoken_at).where(table.space == space)
+        with self._read() as connection:
+            rows = rows_in(connection, query, table.turn_id, turns)
+            return {TurnId(row.turn_id): (row.position, optional_moment(row.spoken_at)) for row in rows}
+
     def turn_counts(self, space: SpaceId) -> Counter[TurnState]:
         """Number of turns in each state; answers about a space are incomplete until all its turns are done."""
         state = tables.turns.c.state
@@ -302,13 +310,22 @@ class Conversations(Database):
         Args:
             spaces: Leaves out all others; None for all spaces that have turns.
         """
+        return self._spoken(func.max, spaces)
+
+    def first_spoken(self, spaces: Sequence[SpaceId]) -> dict[SpaceId, datetime | None]:
+        """Earliest time of any turn of each of some spaces; None if no turn has a time."""
+        return self._spoken(func.min, spaces)
+
+    def _spoken(
+        self, extreme: Callable[[Any], Any], spaces: Sequence[SpaceId] | None
+    ) -> dict[SpaceId, datetime | None]:
         table, turns = tables.spaces.c, tables.turns.c
         of_space = turns.space == table.space
-        latest = select(func.max(turns.spoken_at)).where(of_space).scalar_subquery()  # one step in an index
-        query = select(table.space, latest.label("latest")).where(exists().where(of_space))
+        time = select(extreme(turns.spoken_at)).where(of_space).scalar_subquery()  # one step in an index
+        query = select(table.space, time.label("time")).where(exists().where(of_space))
         with self._read() as connection:
             rows = connection.execute(query) if spaces is None else rows_in(connection, query, table.space, spaces)
-            return {SpaceId(row.space): optional_moment(row.latest) for row in rows}
+            return {SpaceId(row.space): optional_moment(row.time) for row in rows}
 
     def origins_of(self, space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, tuple[Said, ...]]:
         """The turns whose words nodes contain; those that only repeated the statement are left out.

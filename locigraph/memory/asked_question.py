@@ -115,7 +115,7 @@ class AskedQuestion:
     @property
     def is_plain(self) -> bool:
         """Whether it takes a search by v2 and nothing else."""
-        return self.strategy in (None, "v2") and self.budget_tokens is None and self.reranker is None
+        return self.strategy in (None, "v2") and self.reranker is None
 
 
 def _plain(given: object) -> object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import partial
@@ -22,8 +22,10 @@ from locigraph.memory.known_nodes import KnownNode, KnownNodes
 from locigraph.retrieval.conditions import Condition
 from locigraph.retrieval.confidence import SpeakersOf
 from locigraph.retrieval.hit_filters import is_shown
-from locigraph.retrieval.packing import Context, ContextLine
+from locigraph.retrieval.packing import Dates, Told
 from locigraph.retrieval.protocols import Hit
+
+_EVER = datetime.min.replace(tzinfo=UTC)
 
 
 def named_spaces(
@@ -162,35 +164,33 @@ class AskedSpaces:
 
     def shown(self, hits: Sequence[Hit], as_of: datetime | None) -> tuple[Hit, ...]:
         """Hits with the fields that strategies leave empty: space, time, and end of validity, as known at a time."""
-        known = self._nodes([hit.node_id for hit in hits])
-        dated = dated_types()
-        facts = [hit.node_id for hit in hits if hit.type not in dated]
-        ends: Mapping[NodeId, date | None] = {node: known[node].until for node in facts}
-        if as_of is not None:
-
-            def past(space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, date | None]:
-                nodes = self._graph.nodes(space, ids=ids, as_of=as_of)
-                return {node.id: None if node.valid_to is None else node.valid_to.date() for node in nodes}
-
-            then = read_by_space(facts, past) if self.is_joint else past(self.name, facts)
-            # What a late turn has ended may have no end yet in what was stored of it at that time.
-            found = {hit.node_id: hit.until for hit in hits if hit.superseded_by}
-            ends = {node: then.get(node) or found.get(node) if end is not None else None for node, end in ends.items()}
+        known, ends = self._nodes([hit.node_id for hit in hits]), self._ends(hits, as_of)
         return tuple(
             self._shown(replace(hit, until=ends.get(hit.node_id, hit.until), spoken_at=known[hit.node_id].spoken_at))
             for hit in hits
         )
 
-    def without_expired(self, context: Context) -> Context:
-        """The context without the ends of what only expired turns have replaced."""
-        if not self.have_expiring:
-            return context
-        known = self._nodes([line.node_id for line in context.memories])
-        lines = (
-            replace(line, until=None) if isinstance(line, ContextLine) and known[line.node_id].until is None else line
-            for line in context.lines
-        )
-        return replace(context, lines=tuple(lines))
+    def _ends(self, hits: Sequence[Hit], as_of: datetime | None) -> Mapping[NodeId, date | None]:
+        """The day on which something took the place of each fact among hits, as known at a time; see ``Dates``."""
+        dated = dated_types()
+        facts = [hit.node_id for hit in hits if hit.type not in dated]
+        known = self._nodes(facts)
+        ends = {node: known[node].until for node in facts}
+        if as_of is None:
+            return ends
+
+        def past(space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, date | None]:
+            nodes = self._graph.nodes(space, ids=ids, as_of=as_of)
+            return {node.id: None if node.valid_to is None else node.valid_to.date() for node in nodes}
+
+        then = read_by_space(facts, past) if self.is_joint else past(self.name, facts)
+        # What a late turn has ended may have no end yet in what was stored of it at that time.
+        found = {hit.node_id: hit.until for hit in hits if hit.superseded_by}
+        return {node: then.get(node) or found.get(node) if end is not None else None for node, end in ends.items()}
+
+    def dates(self, as_of: datetime | None) -> Dates:
+        """When what hits contain was said, as known at a time; spaces follow each other in the order of their begin."""
+        return _AskedDates(self._graph, self, as_of)
 
     def _shown(self, hit: Hit) -> Hit:
         """The hit with its space, and with the IDs that its node and turns have within that space."""
@@ -209,3 +209,28 @@ class AskedSpaces:
             same=tuple(same.pop(space, ())),
             elsewhere={other: tuple(names) for other, names in same.items()},
         )
+
+
+class _AskedDates:
+    def __init__(self, graph: Store, asked: AskedSpaces, as_of: datetime | None) -> None:
+        self._graph, self._asked, self._as_of = graph, asked, as_of
+
+    def of_turns(self, ids: Collection[TurnId]) -> Mapping[TurnId, Told]:
+        """See ``Dates``."""
+        if not self._asked.is_joint:
+            return self._read(0, self._asked.name, [*ids])
+        began = self._graph.first_spoken([*{parted(turn)[0] for turn in ids}])
+        order = sorted(began, key=lambda space: (began[space] is None, began[space] or _EVER, space))
+        return read_by_space(ids, lambda space, own: self._read(order.index(space), space, own))
+
+    def _read(self, number: int, space: SpaceId, ids: Sequence[TurnId]) -> dict[TurnId, Told]:
+        places = self._graph.places_of(space, ids)
+        return {
+            turn: Told((number, position), None if spoken_at is None else spoken_at.date())
+            for turn, (position, spoken_at) in places.items()
+            if self._as_of is None or spoken_at is None or spoken_at <= self._as_of
+        }
+
+    def ends(self, hits: Sequence[Hit]) -> Mapping[NodeId, date | None]:
+        """See ``Dates``."""
+        return self._asked._ends(hits, self._as_of)

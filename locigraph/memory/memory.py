@@ -710,7 +710,8 @@ class Memory:
             How the spaces stood, as of which they are up to date. What goes wrong each question will meet, too.
         """
         with self._lock:
-            named = [outcome(partial(self._asked, each)) for each in waiting if not self._rebuilt.is_among(each.space)]
+            current = [each for each in waiting if not self._rebuilt.is_among(each.space)]
+            named = [outcome(partial(self._parts.asked, each)) for each in current]
             found = [asked.standings for asked in named if isinstance(asked, AskedSpaces)]
             standings = dict(ChainMap(*map(dict, found)))
             done = outcome(partial(self._parts.bring_up_to_date, standings))
@@ -755,7 +756,7 @@ class Memory:
         with self._reading:
             if self._rebuilt.is_among(asking.space):
                 return None
-            asked = self._asked(asking, held)
+            asked = self._parts.asked(asking, held)
             retriever = self._parts.ready(asked)
             if retriever is None:
                 return None
@@ -777,7 +778,7 @@ class Memory:
         from locigraph.retrieval.rerank import ReadAhead, UnreadError
 
         with self._reading:
-            self._asked(asking)  # raises before anything is loaded
+            self._parts.asked(asking)  # raises before anything is loaded
         reranker = ReadAhead(named_reranker(model), asking.question)
         while True:
             try:
@@ -788,13 +789,9 @@ class Memory:
 
     def _searched(self, asking: AskedQuestion, reranker: Reranker | None = None) -> Recalled:
         with self._seeing(asking.space, asking.scope):
-            asked = self._asked(asking)
+            asked = self._parts.asked(asking)
             with self._parts.retriever(asked, asking.strategy, asking.queries) as (name, retriever, notes):
                 return self._found(asking, asked, name, retriever, notes, reranker)
-
-    def _asked(self, asking: AskedQuestion, held: Mapping[SpaceId, Standing] | None = None) -> AskedSpaces:
-        named = named_spaces(self._graph, asking.space, asking.scope, held=held)
-        return self._parts.asked(named, asking)
 
     def _found(
         self,
@@ -811,7 +808,8 @@ class Memory:
 
         speakers = asked.speakers(asking.speaker)
         dated = found_by.asked_from(lambda _: self._day_of_asking(asked.spaces))
-        limited = self._parts.limited(dated, asked, asking)
+        # What confidence reads must be what may be shown; other strategies find the next ones when they are asked.
+        limited = self._parts.limited(dated, asked, asking, speakers if strategy == "v2" else None)
         several = with_queries(limited, asking.queries, lambda _: self._last_day(asked.spaces))
         now = datetime.now(UTC) if asked.have_expiring else None
         condition = asking.condition
@@ -836,17 +834,15 @@ class Memory:
             from locigraph.retrieval.packing import retrieve_contexts
 
             budget = Budget(tokens=asking.budget_tokens, kinds=asking.kinds)
-            snapshot = self._parts.snapshot(asked, asking.time)
             found, (context,) = retrieve_contexts(
                 retriever,
                 asking.question,
-                snapshot,
+                asked.dates(asking.time),
                 [budget],
                 space=asked.name,
                 as_of=asking.time,
                 top_k=asking.top_k,
             )
-            context = asked.without_expired(context)
             kept = {line.node_id for line in context.memories}
             hits = tuple(hit for hit in found.hits if hit.node_id in kept)
         # What is being added at this moment nobody was told is stored, so nothing is lacking.

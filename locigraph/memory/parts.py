@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from locigraph.assembly import defaults, opening
@@ -14,13 +14,15 @@ from locigraph.assembly.settings import DEFAULT, EncoderSettings, IndexSettings
 from locigraph.assembly.space_indexes import KeptIndexes
 from locigraph.assembly.strategies import STRATEGIES, Strategy, made, require_adapter, strategy_named
 from locigraph.kg.errors import InvalidVectorError, LocigraphError, outcome
+from locigraph.kg.joint import joint_name
 from locigraph.kg.store import Store
 from locigraph.kg.text_caches import forget_texts
 from locigraph.kg.types import Node, NodeId, SpaceId
 from locigraph.memory.asked_question import AskedQuestion
-from locigraph.memory.asked_spaces import AskedSpaces
+from locigraph.memory.asked_spaces import AskedSpaces, named_spaces
 from locigraph.memory.known_nodes import KnownNode, KnownNodes
 from locigraph.memory.known_turns import KnownTurns
+from locigraph.retrieval.conditions import both, spoken_by
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.protocols import GraphVectors, Retriever
 
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from locigraph.consolidation.llm import ChatClient
     from locigraph.consolidation.protocols import Extractor
     from locigraph.gnn.sketch import LexicalStatistics
-    from locigraph.kg.snapshot import Snapshot
     from locigraph.kg.store.standing import Standing
     from locigraph.retrieval.index.milvus import MilvusIndex
     from locigraph.retrieval.query_generator import QueryGenerator
@@ -124,16 +125,29 @@ class Parts:
             made.ledger.bind(self.graph)
         return made
 
-    def asked(self, standings: Mapping[SpaceId, Standing], asking: AskedQuestion) -> AskedSpaces:
-        """The spaces that a question searches, each as it stands."""
-        return AskedSpaces(self.graph, standings, self._known, is_joint=not isinstance(asking.space, str))
+    def asked(self, asking: AskedQuestion, held: Mapping[SpaceId, Standing] | None = None) -> AskedSpaces:
+        """The spaces that a question searches, each as it stands; ``held`` as in ``named_spaces``."""
+        standings = named_spaces(self.graph, asking.space, asking.scope, held=held)
+        return AskedSpaces(self.graph, standings, self._known, is_joint=len(standings) > 1)
 
-    def limited(self, retriever: Retriever, asked: AskedSpaces, asking: AskedQuestion) -> Retriever:
-        """The strategy, limited to the nodes of a single space that satisfy the question's filter, if it has one."""
-        if asking.condition is None or asked.is_joint:
+    def limited(
+        self, retriever: Retriever, asked: AskedSpaces, asking: AskedQuestion, speakers: Sequence[str] | None
+    ) -> Retriever:
+        """The strategy, limited to the nodes that satisfy the question's filter and are in the words of speakers."""
+        conditions = [each for each in (asking.condition, None if speakers is None else spoken_by(speakers)) if each]
+        if not conditions:
             return retriever
-        ((space, standing),) = asked.standings.items()
-        satisfying = partial(self._turns.satisfying, space, standing, asking.condition, asking.filter_name)
+        condition, name = reduce(both, conditions), f"{asking.filter_name} {speakers}"
+
+        def satisfying(node_type: str | None) -> frozenset[NodeId]:
+            found = {
+                space: self._turns.satisfying(space, standing, condition, name, node_type)
+                for space, standing in asked.standings.items()
+            }
+            if not asked.is_joint:
+                return found[asked.name]
+            return frozenset(joint_name(space, node) for space, nodes in found.items() for node in nodes)
+
         return retriever.limited_to(satisfying)
 
     def known(self, space: SpaceId, standing: Standing, nodes: Sequence[Node]) -> Mapping[NodeId, KnownNode]:
@@ -353,10 +367,6 @@ class Parts:
         """
         if questions and self._embeddings is not None:
             outcome(lambda: self.questions.encode_queries(questions))
-
-    def snapshot(self, asked: AskedSpaces, as_of: datetime | None) -> Snapshot:
-        """The graph of the searched spaces, without embeddings."""
-        return self._kept.of(asked.spaces, is_joint=asked.is_joint).snapshot(asked.name, as_of)
 
     def _made(self, parts: SearchParts, row: Strategy) -> Retriever:
         if row.searches_graph_embeddings or self.is_readonly:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from locigraph.kg.joint import by_space
 from locigraph.kg.times import epoch
+from locigraph.kg.types import NodeId
 from locigraph.retrieval.errors import FilterError
 from locigraph.retrieval.protocols import SearchFilter
 
@@ -19,8 +23,17 @@ def filter_expression(scope: SearchFilter) -> str:
     if scope.as_of is not None:
         clauses.append(f"recorded_at <= {epoch(scope.as_of)}")
     if scope.only is not None and len(scope.only) <= MOST_NAMED:
-        clauses.append(f"node_id in [{', '.join(map(quote, sorted(scope.only)))}]")
+        clauses.append(_among(scope.only) if isinstance(scope.space, str) else _among_joint(scope.only))
     return " and ".join(clauses)
+
+
+def _among(nodes: Iterable[str]) -> str:
+    return f"node_id in [{', '.join(map(quote, sorted(nodes)))}]"
+
+
+def _among_joint(nodes: Iterable[NodeId]) -> str:
+    parts = [f"(space == {quote(space)} and {_among(own)})" for space, own in sorted(by_space(nodes).items())]
+    return f"({' or '.join(parts)})"
 
 
 def quote(value: str) -> str:

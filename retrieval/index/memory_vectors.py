@@ -6,17 +6,18 @@ flushed. A matrix product takes microseconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from locigraph.kg import products
+from locigraph.kg.joint import by_space
 from locigraph.kg.schema import searchable_types
 from locigraph.kg.snapshot import Snapshot
 from locigraph.kg.times import epoch
-from locigraph.kg.types import NodeId
+from locigraph.kg.types import NodeId, SpaceId
 from locigraph.retrieval.protocols import SearchFilter, VectorMatch
 
 _BLOCK = 16
@@ -129,16 +130,17 @@ class MemoryVectors:
 
     def drop(self, space: str) -> None:
         """Remove all rows of a space."""
-        for by_space in (self._rows, self._position, self._room):
-            by_space.pop(space, None)
+        for held in (self._rows, self._position, self._room):
+            held.pop(space, None)
 
     def search(self, vector: NDArray[np.float32], scope: SearchFilter, *, top_k: int) -> list[VectorMatch]:
         """The most similar rows in the scope's spaces, best first; ties by node ID."""
         if not isinstance(scope.space, str):
+            named = None if scope.only is None else by_space(scope.only)
             joint = [
                 match.named_in(space)
                 for space in scope.space
-                for match in self.search(vector, replace(scope, space=space), top_k=top_k)
+                for match in self.search(vector, replace(scope, space=space, only=_of(named, space)), top_k=top_k)
             ]
             return sorted(joint, key=lambda match: (-match.score, match.node_id))[:top_k]
         rows = self._rows.get(scope.space, [])
@@ -166,6 +168,11 @@ class MemoryVectors:
             if (scope.types is None or row.type in scope.types) and (latest is None or recorded_at <= latest):
                 matches.append(VectorMatch(row.node_id, row.type, row.turn_ids, score))
         return sorted(matches, key=lambda match: (-match.score, match.node_id))[:top_k]
+
+
+def _of(named: Mapping[SpaceId, Sequence[NodeId]] | None, space: str) -> frozenset[NodeId] | None:
+    """The nodes of a space among those to which a search of several is limited."""
+    return None if named is None else frozenset(named.get(SpaceId(space), ()))
 
 
 def _capacity(rows: int) -> int:

@@ -19,7 +19,7 @@ from locigraph.kg.errors import InvalidVectorError
 from locigraph.kg.schema import searchable_types
 from locigraph.kg.types import NodeId, TurnId
 from locigraph.retrieval.errors import IndexMismatchError
-from locigraph.retrieval.index.filters import filter_expression, quote
+from locigraph.retrieval.index.filters import MOST_NAMED, filter_expression, quote
 from locigraph.retrieval.index.milvus_client import GuardedClient
 from locigraph.retrieval.protocols import MOST_FOUND, SearchFilter, VectorMatch
 
@@ -30,6 +30,7 @@ Metric = Literal["COSINE", "IP"]
 FLAT_BELOW = 50_000
 _HNSW = {"M": 16, "efConstruction": 200}
 _HNSW_EF = 256
+_GROWTH = 4  # how many more rows are asked for where most are left out
 #: Rows in one request.
 BATCH = 1_000
 _REMEMBERED = 20_000
@@ -243,6 +244,17 @@ class Collection:
         if scope.only is not None and not scope.only:
             return []
         limit = min(top_k, MOST_FOUND)
+        # An expression names few nodes; where there are more, others are left out here.
+        only = scope.only if scope.only is not None and len(scope.only) > MOST_NAMED else None
+        asked = limit if only is None else min(_GROWTH * limit, MOST_FOUND)
+        while True:
+            found = self._found(vector, scope, asked)
+            matches = found if only is None else [match for match in found if match.node_id in only]
+            if len(matches) >= limit or len(found) < asked or asked == MOST_FOUND:
+                return sorted(matches, key=lambda match: (-match.score, match.node_id))[:limit]
+            asked = min(_GROWTH * asked, MOST_FOUND)
+
+    def _found(self, vector: NDArray[np.float32], scope: SearchFilter, limit: int) -> list[VectorMatch]:
         parameters: dict[str, Any] = {"metric_type": self.spec.metric}
         if self.spec.index == "HNSW":
             parameters["params"] = {"ef": max(_HNSW_EF, limit)}
@@ -258,7 +270,7 @@ class Collection:
             row = hit["entity"]
             match = VectorMatch(NodeId(row["node_id"]), row["type"], _turn_ids(row["turns"]), float(hit["distance"]))
             matches.append(match if isinstance(scope.space, str) else match.named_in(row["space"]))
-        return sorted(matches, key=lambda match: (-match.score, match.node_id))[:limit]
+        return matches
 
     def _nearest(self, limit: int, **asked: Any) -> list[dict[str, Any]]:
         """The nearest rows, at most so many, one for each node."""

@@ -259,8 +259,8 @@ CALLS: dict[type, dict[str, Callable[[Place], Any] | None]] = {
             (
                 "close", "empty_log", "faults", "identity", "known_identity", "reading",
                 "spent_by_stage", "spaces", "scopes", "titles",
-                "retentions", "last_spoken", "misplaced", "read_outbox", "has_forgotten", "relist_outbox",
-                "acknowledge_outbox", "changed_spaces", "forgotten_count", "exported", "import_lines",
+                "retentions", "last_spoken", "first_spoken", "places_of", "misplaced", "read_outbox", "has_forgotten",
+                "relist_outbox", "acknowledge_outbox", "changed_spaces", "forgotten_count", "exported", "import_lines",
                 "counts_of_type", "keep_word_statistics",
             )
         ),

@@ -16,6 +16,7 @@ from locigraph.retrieval.packing import (
     Context,
     ContextLine,
     Omission,
+    SnapshotDates,
     retrieve_contexts,
 )
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, MAX_TOP_K, Hit, Result, Retriever, Timing
@@ -71,7 +72,9 @@ class Arranged(Plain):
 
 
 def packed(retriever: Retriever, snapshot: Snapshot, budget: Budget) -> Context:
-    _, (context,) = retrieve_contexts(retriever, "x", snapshot, [budget], space=snapshot.space, top_k=MAX_TOP_K)
+    _, (context,) = retrieve_contexts(
+        retriever, "x", SnapshotDates(snapshot), [budget], space=snapshot.space, top_k=MAX_TOP_K
+    )
     return context
 
 
@@ -145,7 +148,7 @@ def test_brevity_says_how_many_were_left_out_between_two_lines() -> None:
 
 
 def contexts(retriever: Retriever, budgets: Sequence[Budget], *, top_k: int = 1) -> list[Context]:
-    found, made = retrieve_contexts(retriever, "x", SNAPSHOT, budgets, space=SpaceId("s"), top_k=top_k)
+    found, made = retrieve_contexts(retriever, "x", SnapshotDates(SNAPSHOT), budgets, space=SpaceId("s"), top_k=top_k)
     assert all({line.node_id for line in each.memories} <= {hit.node_id for hit in found.hits} for each in made)
     return made
 
@@ -268,7 +271,7 @@ def test_a_turn_that_would_fill_a_context_is_shown_by_what_the_question_asks_for
     long = "Ann: " + "We talked about the weather again. " * 100 + "The canoe cost ninety pounds. " + "And so on. " * 99
     found = Plain([memory("n0", long, "t0"), memory("n9", long, "t0", kind="knowledge_node"), BREAD])
     _, contexts = retrieve_contexts(
-        found, "What did the canoe cost?", SNAPSHOT, [Budget(tokens=500), Budget()], space=SNAPSHOT.space
+        found, "What did the canoe cost?", SnapshotDates(SNAPSHOT), [Budget(tokens=500), Budget()], space=SNAPSHOT.space
     )
     small, whole = contexts
     assert "The canoe cost ninety pounds. " in small.texts[0]

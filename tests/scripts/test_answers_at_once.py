@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import sqlalchemy as sa
@@ -60,7 +61,7 @@ def test_a_space_that_was_searched_is_answered_at_once_until_it_changes(place: P
         assert isinstance(at_once(memory), UnknownSpaceError)
 
 
-@pytest.mark.parametrize("changes", [{"strategy": "v1"}, {"budget_tokens": 100}, {"user": "ana", "space": None}])
+@pytest.mark.parametrize("changes", [{"strategy": "v1"}, {"user": "ana", "space": None}])
 def test_what_takes_more_than_a_search_is_not_answered_at_once(place: Path, changes: dict[str, Any]) -> None:
     with opened(place) as memory:
         memory.add(**SALE, user="ana")
@@ -68,6 +69,15 @@ def test_what_takes_more_than_a_search_is_not_answered_at_once(place: Path, chan
         found = at_once(memory, **changes)
         assert found is None or "user" in changes
         assert memory.recall(**QUESTION | changes).hits
+
+
+def test_a_context_is_packed_at_once_with_the_days_of_its_turns(place: Path) -> None:
+    with opened(place) as memory:
+        memory.add(**SALE | {"spoken_at": "2024-05-01T10:00"})
+        settled(memory)
+        with patch.object(Store, "snapshot", side_effect=AssertionError("the space is read")):
+            found = at_once(memory, budget_tokens=100)
+            assert str(found.context).startswith("[1 May 2024] Ana: I sold")
 
 
 def test_a_change_by_another_connection_is_seen(place: Path) -> None:

@@ -49,6 +49,40 @@ def test_spaces_of_a_user_are_judged_together(memory: Memory) -> None:
     assert memory.recall("Who bought the canoe?", user="ann").confidence is not None
 
 
+def test_the_best_hit_of_a_speaker_is_judged_however_many_of_others_are_nearer(place: Path) -> None:
+    with Memory.open(place / "memory.sqlite", checkpoint=str(place / "checkpoint")) as memory:
+        bought = [f"What I bought at the market on day {day}: apples and cheese." for day in range(60)]
+        memory.add_many(TURN | {"text": text, "user": "u"} for text in bought)
+        memory.add(space="ana", session="s2", speaker="Zoe", text="I got a second-hand cello.", user="u")
+        memory.add(space="bea", session="s1", speaker="Bea", text="I sail.", user="u")
+        named: list[dict[str, Any]] = [{"space": "ana"}, {"space": ["ana"]}, {"user": "u"}]
+        limits: list[dict[str, Any]] = [{"speaker": "Zoe"}, {"filter": {"$speaker": "Zoe"}}]
+        asked = "What did you buy at the market?"
+        found = [memory.recall(asked, **spaces, **limit) for spaces in named for limit in limits]
+        assert [len(each) for each in found] == [1] * 6
+        expected = found[0].confidence, found[0][0].score
+        assert expected[0] is not None
+        assert expected[0] > 0
+        assert [(each.confidence, each[0].score) for each in found] == [pytest.approx(expected, rel=1e-4)] * 6
+
+
+def test_the_first_question_after_opening_is_answered_like_the_next_ones(place: Path) -> None:
+    kept: dict[str, Any] = {"space": "ana", "filter": {"p": 1}, "top_k": 3}
+    with Memory.open(place / "memory.sqlite", checkpoint=str(place / "checkpoint")) as memory:
+        bikes = [f"We talked about the bike race number {number}." for number in range(90)]
+        others = [f"We talked about the weather of day {number}." for number in range(320)]
+        memory.add_many(TURN | {"text": text, "metadata": {"p": 0}} for text in bikes)
+        memory.add_many(TURN | {"text": text, "metadata": {"p": 1}} for text in [*others, "The bike is in the shed."])
+    with Memory.open(place / "memory.sqlite", checkpoint=str(place / "checkpoint")) as memory:
+        found = [memory.recall("Where is the bike?", **kept) for _ in range(3)]
+        assert found[0][0].text == "Ana: The bike is in the shed."
+        assert found[0].confidence
+        for each in found[1:]:
+            assert [hit.text for hit in each] == [hit.text for hit in found[0]]
+            assert [hit.score for hit in each] == pytest.approx([hit.score for hit in found[0]], rel=1e-4)
+            assert each.confidence == pytest.approx(found[0].confidence, rel=1e-4)
+
+
 def test_an_answer_that_may_not_be_shown_makes_no_confidence(memory: Memory) -> None:
     bea = {"space": "ana", "session": "s1", "speaker": "Bea"}
     memory.add_many(bea | {"text": f"My sister keeps {n} bees.", "metadata": {"n": n}} for n in range(3))

@@ -14,7 +14,7 @@ from locigraph.research.evaluation.results import CURVE_TOP_KS
 from locigraph.retrieval.budgets import Budget
 from locigraph.retrieval.hits import turns_of_hits
 from locigraph.retrieval.metrics import TOKEN_BUDGETS
-from locigraph.retrieval.packing import retrieve_contexts
+from locigraph.retrieval.packing import SnapshotDates, retrieve_contexts
 from locigraph.retrieval.protocols import Retriever
 
 #: Number of turns that are kept of each ranking.
@@ -66,7 +66,7 @@ def packed_contexts(retriever: Retriever, question: Question, views: Views) -> d
     _, contexts = retrieve_contexts(
         retriever,
         question.text,
-        views.at(question.space, question.asked_at),
+        SnapshotDates(views.at(question.space, question.asked_at)),
         [Budget(tokens=tokens) for tokens in TOKEN_BUDGETS],
         space=question.space,
         as_of=question.asked_at,

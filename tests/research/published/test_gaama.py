@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from locigraph.kg.snapshot import Snapshot
 from locigraph.research.published.gaama import GaamaRetriever
 from locigraph.retrieval.budgets import Budget, ContextRules, KindLimits
-from locigraph.retrieval.packing import retrieve_contexts
+from locigraph.retrieval.packing import SnapshotDates, retrieve_contexts
 from locigraph.retrieval.protocols import Hit
 from tests.fakes import SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import TEXT_DIM, Extra, OneAxis, make_snapshot, with_cosines
@@ -144,7 +144,7 @@ def test_contexts_have_the_limits_of_the_paper() -> None:
     made = retriever(turns)
     assert len(made.retrieve("word", SPACE, top_k=1_000).hits) == 80
     # A line has 15 words: 3 of its date, the speaker, 10 of its text, and its turn; 66 lines have 990.
-    _, (context,) = retrieve_contexts(made, "word", turns, [Budget(tokens=1_000_000)], space=SPACE)
+    _, (context,) = retrieve_contexts(made, "word", SnapshotDates(turns), [Budget(tokens=1_000_000)], space=SPACE)
     assert len(context.memories) == 66
     assert len(str(context).split()) == 990
 
@@ -164,7 +164,7 @@ def test_no_limit_is_ever_exceeded(
     snapshot = make_snapshot(make_turns(lines), [Extra(kind, text, (0,)) for kind, text in extras])
     made = retriever(snapshot, limits=own, words=words)
     budget = Budget(tokens=tokens, kinds=asked)
-    found, (context,) = retrieve_contexts(made, "canoe lake", snapshot, [budget], space=SPACE, top_k=50)
+    found, (context,) = retrieve_contexts(made, "canoe lake", SnapshotDates(snapshot), [budget], space=SPACE, top_k=50)
     assert all(own.mask([hit.type for hit in found.hits]))
     shown = [line.type for line in context.memories]
     assert all(own.mask(shown))

@@ -16,7 +16,7 @@ from locigraph.research.published.magma import (
     intent_of,
 )
 from locigraph.retrieval.budgets import Budget
-from locigraph.retrieval.packing import Omission, retrieve_contexts
+from locigraph.retrieval.packing import Omission, SnapshotDates, retrieve_contexts
 from tests.fakes import SPACE, FakeEncoder, make_turns
 from tests.fakes_graph import TEXT_DIM, Extra, OneAxis, make_snapshot, with_cosines
 
@@ -237,9 +237,11 @@ def test_a_context_says_how_many_memories_were_left_out() -> None:
     snapshot = space_of()
     made = retriever(snapshot)
     hits = made.retrieve("Which canoe?", SPACE, top_k=9).hits
-    _, (whole,) = retrieve_contexts(made, "Which canoe?", snapshot, [Budget(tokens=1_000)], space=SPACE)
+    _, (whole,) = retrieve_contexts(made, "Which canoe?", SnapshotDates(snapshot), [Budget(tokens=1_000)], space=SPACE)
     assert not any(isinstance(line, Omission) for line in whole.lines)
     # One token less, and the last memory of the ranking gives its place to "[... 1 more]".
-    _, (part,) = retrieve_contexts(made, "Which canoe?", snapshot, [Budget(tokens=whole.tokens - 1)], space=SPACE)
+    _, (part,) = retrieve_contexts(
+        made, "Which canoe?", SnapshotDates(snapshot), [Budget(tokens=whole.tokens - 1)], space=SPACE
+    )
     assert [line for line in part.lines if isinstance(line, Omission)] == [Omission(1)]
     assert {line.node_id for line in part.memories} == {hit.node_id for hit in hits[:-1]}

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.research.published.tempr import TemprGraph, TemprRetriever, nearness_to
 from locigraph.retrieval.budgets import Budget, ContextRules
-from locigraph.retrieval.packing import retrieve_contexts
+from locigraph.retrieval.packing import SnapshotDates, retrieve_contexts
 from locigraph.retrieval.protocols import Hit
 from locigraph.retrieval.query_generator import OPEN_WINDOW
 from locigraph.retrieval.strategies.memory_graph import Asked
@@ -169,10 +169,10 @@ def test_a_context_has_at_most_4096_tokens_or_as_many_as_the_strategy_is_given()
     turns = make_snapshot(make_turns([f"{'word ' * 60}{number}" for number in range(90)]))
     made = retriever(turns)
     assert made.context_rules == ContextRules(Budget(tokens=4_096))
-    _, (context,) = retrieve_contexts(made, "word", turns, [Budget(tokens=1_000_000)], space=SPACE)
+    _, (context,) = retrieve_contexts(made, "word", SnapshotDates(turns), [Budget(tokens=1_000_000)], space=SPACE)
     assert 4_000 < context.tokens <= 4_096
     few = retriever(turns, max_tokens=200)
-    _, (context,) = retrieve_contexts(few, "word", turns, [Budget(tokens=1_000_000)], space=SPACE)
+    _, (context,) = retrieve_contexts(few, "word", SnapshotDates(turns), [Budget(tokens=1_000_000)], space=SPACE)
     assert 100 < context.tokens <= 200
 
 

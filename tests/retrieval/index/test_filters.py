@@ -33,6 +33,14 @@ def test_a_few_nodes_are_named_in_the_expression_and_many_are_left_to_the_caller
     assert filter_expression(many) == 'space == "harbor"'
 
 
+def test_a_few_nodes_of_several_spaces_are_named_with_their_spaces() -> None:
+    few = SearchFilter(("a", "b:c"), only=frozenset({NodeId("a:n2"), NodeId("a:n1"), NodeId("b%3Ac:n1")}))
+    assert filter_expression(few) == (
+        'space in ["a", "b:c"] and '
+        '((space == "a" and node_id in ["n1", "n2"]) or (space == "b:c" and node_id in ["n1"]))'
+    )
+
+
 def test_quotation_marks_and_backslashes_are_escaped() -> None:
     assert quote('a"b') == '"a\\"b"'
     assert quote("a\\") == '"a\\\\"'

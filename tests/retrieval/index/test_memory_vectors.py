@@ -50,6 +50,15 @@ def test_a_search_among_some_nodes_equals_a_sort_of_their_cosines(count: int, so
     assert [m.node_id for m in found] == [f"n{at:03d}" for at in order]
 
 
+def test_a_search_of_several_spaces_finds_those_nodes_alone_to_which_it_is_limited() -> None:
+    memory = MemoryVectors()
+    for space in ("harbor", "meadow"):
+        memory.add(space, [(match(f"n{at}"), 0) for at in range(3)], unit_rows(3))
+    only = frozenset({NodeId("harbor:n1"), NodeId("meadow:n2")})
+    scope = SearchFilter(("harbor", "meadow"), only=only)
+    assert {each.node_id for each in memory.search(unit_rows(1)[0], scope, top_k=9)} == only
+
+
 def test_spaces_types_and_times_are_kept_apart() -> None:
     memory = MemoryVectors()
     rows = [(match("turn"), 10), (match("fact", "knowledge_node"), 20)]
