@@ -19,12 +19,16 @@ TOKENS_PER_HIT, WORDS_PER_HIT = 20, 10
 _KINDS = {EPISODE: "episodes", "reflection": "reflections"}  # all others are facts
 #: Stands for no limit.
 UNLIMITED = sys.maxsize
-# Six letters are a little more than a token of the usual vocabularies, so a long word counts as several tokens.
-_TOKEN = re.compile(r"\w{1,6}|[^\w\s]")
+# Six letters are a little more than a token of the usual vocabularies, so a long word counts as several tokens. Of
+# scripts without blanks between words, a letter is about one.
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
+_TOKEN = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]{{1,6}}|[^\w\s]")
 
 
 def count_tokens(text: str) -> int:
     """Estimated number of language-model tokens: runs of up to six letters or digits, and other single characters.
+
+    Each letter of Chinese, Japanese, Korean, Thai, Lao, Burmese and Khmer is one.
 
     It needs no model's vocabulary, so that budgets mean the same everywhere.
     """

@@ -17,6 +17,7 @@ from typing import Any
 from locigraph.kg.errors import LocigraphError, nearest, shortened
 from locigraph.kg.language.tokens import normalised
 from locigraph.kg.metadata import scalar_of
+from locigraph.kg.schema import NODE_TYPES
 from locigraph.kg.times import in_utc
 from locigraph.kg.types import Said, Scalar
 
@@ -132,6 +133,8 @@ class _Parser:
             raise LocigraphError(f"the texts of filter have more than {_MOST_LETTERS:,} letters; name fewer values")
         if key == "$speaker" and isinstance(made, str):
             return normalised("NFC", made)
+        if key == "$type":
+            return NODE_TYPES[str(made)].name
         if key != "$spoken_at":
             return made if key in _OWN else _in_utc(made)
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +12,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from locigraph.kg.language.dated_texts import undated
-from locigraph.kg.language.tokens import normalised, telling_signs, words
+from locigraph.kg.language.tokens import normalised, telling_as_written, telling_signs, words
 from locigraph.kg.text_caches import cached
 from locigraph.kg.types import NodeId, Said, SpaceId, Turn
 from locigraph.retrieval.conditions import Condition
@@ -49,9 +48,10 @@ DEFAULT_FOLD = 0.9
 _GROWTH = 4
 _MOST_COMPARED = 100
 _Pair = tuple[str, str]
-#: The words of a text in lower case, and those among them that are a number, a name, a date or a negation.
+#: The words and signs of a text in lower case, and those among them that are a sign, a number, a name, a date or a
+#: negation.
 _Telling = tuple[tuple[str, ...], frozenset[str]]
-_WORD = re.compile(r"\w+")
+_ORNAMENTS = frozenset("*#~`^|@&?")  # mark up what is said, or end it
 _EVER = datetime.min.replace(tzinfo=UTC)
 # Words without capitals that change what a sentence says: negations of some languages, numbers, and days.
 _TURNING = frozenset(
@@ -165,10 +165,10 @@ def folded(hits: Sequence[Hit], voices: Sequence[object], *, likeness: float = D
     """Hits, best first, with one place for near-duplicates: that of the best, which the newest takes.
 
     The similarity of two texts is the Jaccard index of their sets of adjacent word pairs: shared pairs / all pairs.
-    However similar, texts are no duplicates if they differ in a number, a name, a date or a negation. Hits of different
-    voices are never folded, so that nobody can displace the words of another speaker by repeating them with a small
-    change, and what holds is never hidden behind what has ended. A fact that repeats its own turn, but for the days
-    added to it, takes no second place.
+    However similar, texts are no duplicates if they differ in a number, a sign, a name, a date or a negation. Hits of
+    different voices are never folded, so that nobody can displace the words of another speaker by repeating them with a
+    small change, and what holds is never hidden behind what has ended. A fact that repeats its own turn, but for the
+    days added to it, takes no second place.
 
     Near-duplicates always share one of their rarest pairs, so a text is compared only with those that do, and with at
     most the best 100 of them: the time grows with the number of hits, not with its square.
@@ -248,7 +248,7 @@ def _pairs(text: str) -> frozenset[_Pair]:
 
 
 def _telling(text: str) -> _Telling:
-    found = _WORD.findall(text)
+    found = [word for word in telling_as_written(text) if word not in _ORNAMENTS]
     lowered = tuple(word.lower() for word in found)
     names = {low for word, low in zip(found, lowered, strict=True) if word[0].isupper() or not word.isalpha()}
     return lowered, frozenset(names | (_TURNING & {*lowered}))

@@ -89,6 +89,11 @@ def telling_signs(text: str) -> list[str]:
     return _TELLING.findall(_composed(text).lower())
 
 
+def telling_as_written(text: str) -> list[str]:
+    """Like ``telling_signs``, with capitals."""
+    return _TELLING.findall(_composed(text))
+
+
 def _composed(text: str) -> str:
     if text.isascii():
         return text

@@ -944,6 +944,7 @@ class Memory:
     ) -> list[Explanation]:
         """Decompose the scores of v2's best turns: shares of their own meaning and words, neighbours, speaker and date.
 
+        The best are those of the graph: what ``recall`` adds for looked-up words (signal ``looked_up``) is no part.
         Turns that are not consolidated yet are missing; ``notes`` counts them. With ``turn_ids``, these turns are
         explained instead, such as those of a hit, whatever their rank; a string is the ID of one turn.
 

@@ -369,11 +369,13 @@ class Parts:
             outcome(lambda: self.questions.encode_queries(questions))
 
     def _made(self, parts: SearchParts, row: Strategy) -> Retriever:
-        if row.searches_graph_embeddings or self.is_readonly:
+        if self.is_readonly:
             return made(parts, row)
         for _ in range(_TRIES):
             try:
                 return made(parts, row)
             except IndexMismatchError:
-                self.drain()  # a turn was added meanwhile: additions that wait for models do not hold the lock
+                # A turn was added meanwhile, since additions that wait for models do not hold the lock; or a deleted
+                # store of the same name has left its index behind.
+                self.drain()
         return made(parts, row)

@@ -117,6 +117,17 @@ def test_long_texts_that_differ_in_a_number_a_name_a_date_or_a_negation_are_no_d
     assert len(folded([said(0, one), said(2, one.replace("oiled", "greased"))], ["Ann"] * 2)) == 1
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("5", "-5"), ("5%", "5"), ("<40", ">40"), ("1.5", "1-5"), ("👍", "👎"), ("$50", "€50"), ("½", "¼")],
+)  # fmt: skip
+def test_long_texts_that_differ_in_a_sign_are_no_duplicates(one: str, other: str) -> None:
+    hits = [said(0, f"{LONG} it is {one} again"), said(2, f"{LONG} it is {other} again")]
+    assert len(folded(hits, ["Ann"] * 2)) == 2
+    marked = [said(0, f"{LONG} it is {one} again"), said(2, f"{LONG} it is **{one}** again")]
+    assert len(folded(marked, ["Ann"] * 2, likeness=0.5)) == 1
+
+
 def test_numbers_and_names_in_another_order_are_no_duplicates() -> None:
     one, other = (f"{LONG * 3} and {winner} beat {loser}" for winner, loser in (("Tom", "Ann"), ("Ann", "Tom")))
     assert len(folded([said(0, one), said(2, other)], ["Ann"] * 2)) == 2

@@ -1346,3 +1346,14 @@ def test_what_is_no_text_is_refused_and_nothing_is_written(place: Path, wrong: d
             memory.times("ana\udc00")
         with pytest.raises(LocigraphError, match="turn_ids is empty"):
             memory.forget(space="ana", turn_ids=[])
+
+
+def test_the_index_of_a_deleted_store_stands_in_the_way_of_no_question(place: Path) -> None:
+    with opened(place) as memory:
+        memory.add(**SALE)
+        memory.recall("Who bought the bike?", space="ana")
+    for file in place.glob("memory.sqlite*"):
+        file.unlink()
+    with opened(place) as memory:
+        memory.add(**SALE | {"text": "I bought a violin."})
+        assert memory.recall("violin", space="ana")[0].text == "Ana: I bought a violin."
