@@ -3,7 +3,7 @@
 The first line describes the file, the last one counts its rows, so that a file that was cut off is known as such; each
 line between is a row of a table, in an order in which every row refers to earlier ones only::
 
-    {"format": "locigraph", "version": 1}
+    {"format": "locigraph", "version": 1, "last_key": 9}
     {"table": "spaces", "row": {"space": "ana", "revision": 7, "user": null, "agent": null}}
     {"rows": 1}
 """
@@ -53,7 +53,7 @@ def count(connection: Connection) -> int:
 
 def lines(connection: Connection) -> Iterator[str]:
     """All that a store holds as lines; the connection must see one state of it throughout."""
-    yield json.dumps(_HEADER)
+    yield json.dumps({**_HEADER, "last_key": _last_key(connection)})
     written = 0
     for table in _TABLES:
         streamed = connection.execution_options(yield_per=_AT_ONCE).execute(_rows(table))
@@ -85,12 +85,13 @@ def read(connection: Connection, given: Iterable[str]) -> int:
     by_name = {table.name: table for table in _TABLES}
     waiting: list[dict[str, Any]] = []
     current: sa.Table | None = None
-    rows, is_whole = 0, False
+    rows, is_whole, last_key = 0, False, 0
     for number, line in enumerate(given, start=1):
         digest.update(line.encode())
         entry = _entry(line, number)
         if number == 1:
             _check_header(entry)
+            last_key = _last_key_in(entry)
         elif is_whole:
             raise StoreError(f"line {number} comes after the end; expected one export")
         elif "rows" in entry:
@@ -118,7 +119,7 @@ def read(connection: Connection, given: Iterable[str]) -> int:
             of = f"turn {row.turn_id!r} of space {row.space!r}"
             raise StoreError(f"{of}: {name} is {shortened(value)}; expected {expected}; nothing was imported")
     remembered.put(connection, IMPORTED, digest.hexdigest())
-    _settle(connection)
+    _settle(connection, last_key)
     return rows
 
 
@@ -159,6 +160,13 @@ def _check_header(entry: Mapping[str, Any]) -> None:
         raise StoreError(f"the export has version {shortened(entry.get('version'))}; expected {_HEADER['version']}")
 
 
+def _last_key_in(header: Mapping[str, Any]) -> int:
+    last_key = header.get("last_key", 0)  # earlier versions did not write it
+    if not isinstance(last_key, int) or not 0 <= last_key < 2**62:
+        raise StoreError(f"line 1: last_key is {shortened(last_key)}; expected a number of at most 18 digits")
+    return last_key
+
+
 def _row(table: sa.Table, row: object, number: int) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise StoreError(f"line {number}: row is {shortened(row)}; expected an object")
@@ -193,12 +201,30 @@ def _write(connection: Connection, table: sa.Table | None, rows: list[dict[str, 
         connection.execute(statement, rows)
 
 
-def _settle(connection: Connection) -> None:
-    """List everything for the indexes, and let a server give new keys after those that were read."""
+def _last_key(connection: Connection) -> int:
+    """The highest key that a node was ever given, also a forgotten one."""
     if connection.dialect.name == "postgresql":
-        for table in (tables.turns, tables.nodes):
+        last = "SELECT pg_sequence_last_value(pg_get_serial_sequence('nodes', 'key')::regclass)"
+    else:
+        last = "SELECT seq FROM sqlite_sequence WHERE name = 'nodes'"
+    return connection.scalar(sa.text(last)) or 0
+
+
+def _settle(connection: Connection, last_key: int) -> None:
+    """List everything for the indexes, and let new keys come after all those that were read or ever given.
+
+    Second passes remember by its key the last node that they have read.
+    """
+    if connection.dialect.name == "postgresql":
+        for table, least in ((tables.turns, 1), (tables.nodes, max(1, last_key))):
             sequence = func.pg_get_serial_sequence(table.name, "key")
-            connection.execute(select(func.setval(sequence, func.coalesce(func.max(table.c.key), 1))))
+            last = func.greatest(func.max(table.c.key), least)  # null counts as nothing
+            connection.execute(select(func.setval(sequence, last)).select_from(table))
+    elif last_key > _last_key(connection):
+        connection.execute(sa.text("DELETE FROM sqlite_sequence WHERE name = 'nodes'"))
+        connection.execute(
+            sa.text("INSERT INTO sqlite_sequence (name, seq) VALUES ('nodes', :last)"), {"last": last_key}
+        )
     for space in connection.scalars(select(tables.spaces.c.space).order_by(tables.spaces.c.space)).all():
         keys = connection.scalars(select(tables.nodes.c.key).where(tables.nodes.c.space == space)).all()
         changes.post(connection, SpaceId(space), keys, "upsert")

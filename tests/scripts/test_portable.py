@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from locigraph import Memory
+from locigraph.consolidation.pipeline import Consolidator
 from locigraph.kg.errors import LocigraphError, StoreError
 from locigraph.kg.store import Store
 from locigraph.kg.types import SpaceId
 from locigraph.scripts.commands.memory.export_memory import export_memory
 from locigraph.scripts.commands.memory.import_memory import import_memory
-from tests.fakes import make_turn
+from tests.databases import Place
+from tests.fakes import SPACE, FakeContext, FakeEncoder, FakeExtractor, make_turn, make_turns
 from tests.faults.workbench import FakeCachedEncoder
 from tests.kg.dumps import QUEUE, dump
 
@@ -86,6 +88,10 @@ BROKEN: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
     "a row is gone": (lambda lines: [*lines[:9], *lines[10:]], "rows, and .* were read|contradicts|failed"),
     "no export": (lambda lines: ["{}"], "line 1 is not that of a file"),
     "of a later version": (lambda lines: ['{"format": "locigraph", "version": 9}'], "version 9; expected 1"),
+    "an endless key": (
+        lambda lines: [lines[0].replace('"last_key": ', '"last_key": 9' + "9" * 18), *lines[1:]],
+        "last_key is 99999",
+    ),
     "more after the end": (lambda lines: [*lines, lines[1]], "comes after the end"),
     "an unknown table": (lambda lines: [lines[0], '{"table": "users", "row": {}}'], "table 'users' is not known"),
     "an unknown column": (_changed("turns", "colour", "red"), "table 'turns' has no column 'colour'"),
@@ -212,3 +218,21 @@ def _import_rows_alone(file: str, store: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def _interrupted(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+def test_after_an_import_no_key_is_given_again(store_at: Place, tmp_path: Path) -> None:
+    def keys(store: Store) -> set[int]:
+        return {*store.snapshot(SPACE).keys.tolist()}
+
+    turns = make_turns(["one", "two", "three"])
+    with Store(store_at()) as store, Store(store_at("other")) as other:
+        store.append_turns(turns)
+        Consolidator(store, FakeExtractor(), FakeEncoder(), FakeContext()).run(SPACE)
+        given = keys(store)
+        store.forget(SPACE, [turns[1].turn_id, turns[2].turn_id])
+        other.import_lines(line for _, line in store.exported())
+        left = keys(other)
+        assert max(left) < max(given)
+        other.append_turns([make_turn(3, "four")])
+        Consolidator(other, FakeExtractor(), FakeEncoder(), FakeContext()).run(SPACE)
+        assert min(keys(other) - left) > max(given)
