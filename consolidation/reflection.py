@@ -25,10 +25,10 @@ from locigraph.consolidation.visibility import worded_since
 from locigraph.kg.counts import Counts, counted
 from locigraph.kg.embedded_text import TextEncoder
 from locigraph.kg.schema import ARCHIVED_BY, SUPERSEDED_BY, fact_types
-from locigraph.kg.snapshot import Snapshot
+from locigraph.kg.snapshot import NO_TIME, Snapshot
 from locigraph.kg.store import Store
 from locigraph.kg.store.remembered import of_space
-from locigraph.kg.times import moment
+from locigraph.kg.times import day_in_words, moment
 from locigraph.kg.types import (
     GraphChange,
     NewNode,
@@ -254,7 +254,12 @@ class Reflector:
         fresh = {name for name, row in ids.items() if row >= new.min()}
 
         def listed(names: Iterable[str]) -> list[dict[str, str]]:
-            return [{"id": name, "text": seen.descriptions[ids[name]]} for name in names]
+            said = {name: int(seen.valid_from[ids[name]]) for name in names}
+            return [
+                {"id": name, "text": seen.descriptions[ids[name]]}
+                | ({} if since == NO_TIME else {"day": day_in_words(moment(since))})
+                for name, since in said.items()
+            ]
 
         document = {
             "new_facts": listed(name for name in ids if name in fresh),

@@ -38,10 +38,16 @@ def spelling_key(name: str) -> str:
     return " ".join(word if word in proper else _singular(word) for word in entity_key(name).split())
 
 
+_IN_IE = frozenset(
+    {"movie", "cookie", "brownie", "smoothie", "hoodie", "zombie", "selfie", "calorie", "prairie", "genie", "rookie"}
+)
+_AFTER_SIBILANT = re.compile(r"(?:ss|x|zz|ch|sh|[^aeo]us)es$")  # boxes, but houses and sizes
+
+
 def _singular(word: str) -> str:
     if len(word) > 4 and word.endswith("ies"):
-        return word[:-3] + "y"
-    if len(word) > 4 and word.endswith(("ses", "xes", "zes", "ches", "shes")):
+        return word[:-1] if word[:-1] in _IN_IE else word[:-3] + "y"
+    if len(word) > 4 and _AFTER_SIBILANT.search(word):
         return word[:-2]
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
 

@@ -201,6 +201,7 @@ def test_a_model_is_asked_once_about_each_fact_and_revises_what_it_concluded(sto
     with asked(tmp_path, concluded) as (client, documents):
         assert Reflector(store, ENCODER).run(SPACE, client) == Reflected(made=1)
         assert [each["text"].split(": ")[1] for each in documents[0]["new_facts"]] == list(HOBBIES)
+        assert {each["day"] for each in documents[0]["new_facts"]} == {"1 January 2024"}
         assert Reflector(store, ENCODER).run(SPACE, client) == Reflected()
         build(store, [*HOBBIES, "it rains"])
         assert Reflector(store, ENCODER).run(SPACE, client) == Reflected(reworded=1)

@@ -12,6 +12,7 @@ from locigraph.consolidation.resolution import (
     concept_label,
     entity_key,
     full_name,
+    spelling_key,
 )
 from locigraph.kg.types import NodeId
 
@@ -33,6 +34,16 @@ def test_spellings_of_one_name_share_a_key() -> None:
         == entity_key("blue harbour’s")
         == "blue harbour"
     )
+
+
+@pytest.mark.parametrize(
+    ("one", "several"),
+    [("house", "houses"), ("movie", "movies"), ("party", "parties"), ("box", "boxes"), ("class", "classes"),
+     ("horse", "horses"), ("size", "sizes"), ("virus", "viruses"), ("dish", "dishes"), ("nose", "noses")],
+)  # fmt: skip
+def test_names_that_differ_in_the_plural_alone_are_spelt_alike(one: str, several: str) -> None:
+    assert spelling_key(f"the old {several}") == spelling_key(f"Old {one}")
+    assert spelling_key("Roberts") != spelling_key("Robert")
 
 
 def test_a_short_form_of_one_speaker_means_the_speaker() -> None:
