@@ -51,7 +51,7 @@ from locigraph.training.snapshots import TrainingGraph, TrainingSet, graphs_of
 
 _CORPORA = ("threads", "voices", "duets", "projects")
 _RECIPE = Path(__file__).parent.parent / "configs/train/bundled.yaml"
-_READ = 20  # best turns of the fusion that the reranker reads; the others count as the worst of these
+_READ = 12  # best turns of the fusion that the reranker reads; the others count as the worst of these
 _PENALTY = 1e-4
 
 
@@ -117,7 +117,9 @@ def with_readings(
     best = example.scores(weights).topk(min(_READ, len(rows)), dim=1).indices
     read = torch.empty(len(asked), 1, len(rows))
     for i, question in enumerate(asked):
-        given = torch.tensor(reranker.read(question.text, [snapshot.descriptions[rows[at]] for at in best[i].tolist()]))
+        texts = [snapshot.descriptions[rows[at]] for at in best[i].tolist()]
+        with torch.autocast("cpu", torch.bfloat16):  # half of the time; a target need not be exact to three digits
+            given = torch.tensor(reranker.read(question.text, texts))
         read[i, 0] = given.min()
         read[i, 0, best[i]] = given.float()
     kept.parent.mkdir(parents=True, exist_ok=True)
