@@ -8,15 +8,14 @@ ambiguous expression is left out rather than guessed.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from calendar import monthrange
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache
-from typing import Literal
 
 from locigraph.kg.language.calendar_names import MONTHS, WEEKDAYS
+from locigraph.kg.language.english_tense import NEARBY, side_of, tense_around, tense_before
 from locigraph.kg.language.foreign_times import with_english_times
 from locigraph.kg.text_caches import cached
 from locigraph.kg.times import EARLIEST, LATEST
@@ -30,7 +29,8 @@ _NUMBERS = {
 }  # fmt: skip
 _ORDINAL_WEEKS = {"first": 0, "second": 1, "third": 2, "fourth": 3}
 
-_MONTH = rf"({'|'.join(MONTHS)})"
+#: Pattern of the full name of a month.
+MONTH = rf"({'|'.join(MONTHS)})"
 _SHORT_MONTH = rf"({'|'.join([*MONTHS, 'sept', *(month[:3] for month in MONTHS)])})\.?"
 _WEEKDAY = rf"({'|'.join(WEEKDAYS)})"
 # Short forms, of which some are words of their own, so that they count only after "last", "next" and the like.
@@ -103,44 +103,6 @@ _MEASURED = (
 )
 _UNIT = "(?:day|week|weekend|month|year)"
 
-# How far back the words before an expression are read; the limit keeps the time linear in the text.
-_NEARBY = 120
-_TENSE_CLAUSE_BORDER = re.compile(r"(?<!\b[dm]r)(?<!\bmrs)[.!?;:,\n]| (?:but|because) ")
-_PAST_VERB = re.compile(
-    r"\b(?:(?<!\bget )(?<!\bgetting )(?!excited|scheduled|supposed|indeed|hundred)\w{3,}ed"
-    r"|(?:was|were)(?: going to)?|(?<!ve )got|won(?![’'])|went|had|did|made|took|saw|met|came|found"
-    r"|bought|gave|told|said|lost|began|left|felt|taught|built|wrote|ran|spent"
-    r"|brought|chose|drove|flew|grew|held|kept|knew|led|sold|sent|sang|swam|wore|ate|fell|heard|thought|caught|broke|slept"
-    r"|been|seen|done|gone|(?:was|were|had|did|have|has)n[’']t)\b"
-)
-# A verb of the future counts even after a past verb; other signs only without one ("I had an appointment on Friday").
-_FUTURE_VERB = re.compile(
-    r"\b(?:will|won[’']t|going to|gonna)\b|[’']ll\b|(?:\b(?:am|is|are|s?he[’']s|it[’']s)|[’'](?:m|re))"
-    r" (?:(?!an? |the |my |this )\w+ )?(?!\w*thing\b|morning|evening)\w+ing\b"
-)
-# "The exam is on Monday", "there's a concert on Friday", "I fly to Rome on Friday": plans in the present tense.
-_SCHEDULED = re.compile(
-    r"(?:(?:\b(?:am|is|are)|\b(?:it|he|she|that|this)['’]s|['’](?:m|re))"
-    r"(?: (?:not|now|only|back|off|away|out|in|home|here|there|free|busy|open|closed|due|scheduled|planned|set))?"
-    r"(?: at [\w'’:.-]{1,30}(?: [\w'’-]{1,30}){0,2})?"
-    r"|\bthere(?:['’]s| is| are)(?: [\w'’-]{1,30}){1,6}"
-    r"|\b(?:leaves?|starts?|begins?|arrives?|departs?|opens?|lands?|fly|flies|returns?|meets?|travels?)"
-    r"(?: [\w'’-]{1,30}){0,4}) ?$"
-)
-_PUT_OFF = re.compile(
-    r"\b(?:moved|postponed|rescheduled|pushed(?: back)?|put off|brought forward)(?: from [\w ]{1,30})? (?:to|until) ?$"
-)
-_FUTURE_SIGN = re.compile(
-    r"\b(?:(?:have|[’']ve got) (?:an?|my|the)|see (?:my|the|you)|appointments?|due|plan(?:s|ning)?|next(?! to))\b"
-)
-# What has happened on the day that is named; what was booked, chosen or heard of may lie ahead.
-_HAPPENED = frozenset(
-    re.findall(
-        r"\w+",
-        "was were graduated met broke married died fell moved started began finished left quit lost won visited went"
-        " saw came flew travelled traveled ran celebrated retired got sang swam slept ate happened opened closed",
-    )
-)
 _FAR = timedelta(days=120)
 
 
@@ -229,11 +191,11 @@ def time_rules() -> tuple[Rule, ...]:
         (rf"(?<![\d./])(\d{{1,2}})([./])(\d{{1,2}})\2{year}(?![./]?\d)", _numeric),
         (
             rf"\b{_NUMERAL}(?: of)? {_SHORT_MONTH},? {year}\b",
-            lambda m, _: _day(int(m[3]), _month_number(m[2]), int(m[1])),
+            lambda m, _: _day(int(m[3]), month_number(m[2]), int(m[1])),
         ),
         (
             rf"\b{_SHORT_MONTH} {_NUMERAL},? {year}\b",
-            lambda m, _: _day(int(m[3]), _month_number(m[1]), int(m[2])),
+            lambda m, _: _day(int(m[3]), month_number(m[1]), int(m[2])),
         ),
         (
             rf"\b{_NUMERAL}(?:(?: of)? {_SHORT_MONTH})?{_AND}{_NUMERAL}(?: of)? {_SHORT_MONTH},? {year}\b",
@@ -249,9 +211,9 @@ def time_rules() -> tuple[Rule, ...]:
         ),
         (
             rf"\b(?:the )?(first|second|third|fourth) week (?:of|in) {_SHORT_MONTH},? (?:of )?{year}\b",
-            lambda m, _: _week_of_month(_month(int(m[3]), _month_number(m[2])), _ORDINAL_WEEKS[m[1]]),
+            lambda m, _: _week_of_month(_month(int(m[3]), month_number(m[2])), _ORDINAL_WEEKS[m[1]]),
         ),
-        (rf"\b{_SHORT_MONTH},? (?:of )?{year}\b", lambda m, _: _month(int(m[2]), _month_number(m[1]))),
+        (rf"\b{_SHORT_MONTH},? (?:of )?{year}\b", lambda m, _: _month(int(m[2]), month_number(m[1]))),
         (rf"\b(?:in|since|during) {year}\b", lambda m, _: _year(int(m[1]))),
         (rf"\b{_NO_SUM}of {year}\b(?! {_MEASURED})", lambda m, _: _year(int(m[1]))),
     ]
@@ -273,55 +235,55 @@ def time_rules() -> tuple[Rule, ...]:
         (rf"{ALONE}{COUNT} (day|week|month|year)s? ago\b", lambda m, d: UNITS[m[2]](d, -number_in(m[1]))),
         (
             rf"\bin {COUNT} (day|week|month)s?\b(?! ago\b)",
-            lambda m, d: None if _tense(m) == "past" else UNITS[m[2]](d, number_in(m[1])),
+            lambda m, d: None if tense_before(m) == "past" else UNITS[m[2]](d, number_in(m[1])),
         ),
         (r"\bhalf a year ago\b", lambda m, d: _month_offset(d, -6)),
         # Not "past year", which may be the last twelve months.
         (r"\b(last|past(?! year)|this|next) (week|weekend|month|year)\b", lambda m, d: UNITS[m[2]](d, _STEPS[m[1]])),
         (
             rf"\b(?:on (?:the )?)?{_NUMERAL}(?: of)? {_SHORT_MONTH},? (?:of )?(last|this|next) year\b",
-            lambda m, d: _day(d.year + _STEPS[m[3]], _month_number(m[2]), int(m[1])),
+            lambda m, d: _day(d.year + _STEPS[m[3]], month_number(m[2]), int(m[1])),
         ),
         (
             rf"\b(?:on )?{_SHORT_MONTH} {_NUMERAL},? (?:of )?(last|this|next) year\b",
-            lambda m, d: _day(d.year + _STEPS[m[3]], _month_number(m[1]), int(m[2])),
+            lambda m, d: _day(d.year + _STEPS[m[3]], month_number(m[1]), int(m[2])),
         ),
         (
-            rf"\b(?:in|during|since|by|early|late) {_MONTH},? (?:of )?(last|this|next) year\b",
-            lambda m, d: _month(d.year + _STEPS[m[2]], _month_number(m[1])),
+            rf"\b(?:in|during|since|by|early|late) {MONTH},? (?:of )?(last|this|next) year\b",
+            lambda m, d: _month(d.year + _STEPS[m[2]], month_number(m[1])),
         ),
         (
             rf"\b(last|this|next) year,? on (?:the )?{_NUMERAL}(?: of)? {_SHORT_MONTH}(?!\w)",
-            lambda m, d: _day(d.year + _STEPS[m[1]], _month_number(m[3]), int(m[2])),
+            lambda m, d: _day(d.year + _STEPS[m[1]], month_number(m[3]), int(m[2])),
         ),
         (
             rf"\b(last|this|next) year,? on {_SHORT_MONTH} {_NUMERAL}\b",
-            lambda m, d: _day(d.year + _STEPS[m[1]], _month_number(m[2]), int(m[3])),
+            lambda m, d: _day(d.year + _STEPS[m[1]], month_number(m[2]), int(m[3])),
         ),
         (
-            rf"\b(last|this|next) year,? in {_MONTH}\b",
-            lambda m, d: _month(d.year + _STEPS[m[1]], _month_number(m[2])),
+            rf"\b(last|this|next) year,? in {MONTH}\b",
+            lambda m, d: _month(d.year + _STEPS[m[1]], month_number(m[2])),
         ),
         (r"\bthis past weekend\b", lambda m, d: _weekend(d, -1)),
         (rf"\b{_NO_SUBJECT}(?:last|past|this past) {_SHORT_WEEKDAY}{_NO_DATE}", lambda m, d: weekday_from(d, m[1], -1)),
         (
             rf"\bon {_ON_SHORT_WEEKDAY}{_NO_DATE}",
-            lambda m, d: weekday_from(d, m[1], 1 if _tense_around(m) == "future" else -1),
+            lambda m, d: weekday_from(d, m[1], 1 if tense_around(m) == "future" else -1),
         ),
         (
             rf"\b{_NO_DAY_AFTER}{_WEEKDAY}{_NO_DATE}(?=(?: (?:morning|afternoon|evening|night)\b)?(?:[.!?,;:\n]|$))",
             lambda m, d: (
-                None if (tense := _tense(m)) is None else weekday_from(d, m[1], 1 if tense == "future" else -1)
+                None if (tense := tense_before(m)) is None else weekday_from(d, m[1], 1 if tense == "future" else -1)
             ),
         ),
         (rf"\b(?:on )?{_WEEKDAY} (?:of )?(last|this|next) week\b", lambda m, d: _day_of_week(d, m[1], m[2])),
         (rf"\b(last|this|next) week,? on {_WEEKDAY}{_NO_DATE}", lambda m, d: _day_of_week(d, m[2], m[1])),
         (rf"\b(?:next|this|this coming) {_WEEKDAY}{_NO_DATE}", lambda m, d: weekday_from(d, m[1], 1)),
         (rf"\b(?:next|this coming) {_SHORT_WEEKDAY}{_NO_DATE}", lambda m, d: weekday_from(d, m[1], 1)),
-        (rf"\b(?:last|this past) {_MONTH}\b", lambda m, d: _nearest_month(d, m[1], -1)),
-        (rf"\bnext {_MONTH}\b", lambda m, d: _nearest_month(d, m[1], 1)),
+        (rf"\b(?:last|this past) {MONTH}\b", lambda m, d: _nearest_month(d, m[1], -1)),
+        (rf"\bnext {MONTH}\b", lambda m, d: _nearest_month(d, m[1], 1)),
         (
-            rf"\b(?:the )?(first|second|third|fourth) week (?:of|in) {_MONTH}\b(?!,? (?:of )?\d{{4}})",
+            rf"\b(?:the )?(first|second|third|fourth) week (?:of|in) {MONTH}\b(?!,? (?:of )?\d{{4}})",
             lambda m, d: _week_of_month(_nearest_month(d, m[2], 0), _ORDINAL_WEEKS[m[1]]),
         ),
         (
@@ -339,19 +301,19 @@ def time_rules() -> tuple[Rule, ...]:
         ),
         (
             rf"(?<!\d[.,])\b{_NUMERAL}(?: of)? {_SHORT_MONTH}(?!\w){_NO_YEAR}",
-            lambda m, d: None if _is_verb(m, m[2]) else _nearest_days(d, m[2], int(m[1]), int(m[1]), _side(m)),
+            lambda m, d: None if _is_verb(m, m[2]) else _nearest_days(d, m[2], int(m[1]), int(m[1]), side_of(m)),
         ),
         (
             rf"\b{_SHORT_MONTH} {_NUMERAL}\b{_NO_YEAR}",
-            lambda m, d: None if _is_verb(m, m[1]) else _nearest_days(d, m[1], int(m[2]), int(m[2]), _side(m)),
+            lambda m, d: None if _is_verb(m, m[1]) else _nearest_days(d, m[1], int(m[2]), int(m[2]), side_of(m)),
         ),
         (
-            rf"\b(?:in|during|between|from) {_MONTH}{_AND}{_MONTH}\b(?!,? (?:\d|of \d))",
+            rf"\b(?:in|during|between|from) {MONTH}{_AND}{MONTH}\b(?!,? (?:\d|of \d))",
             lambda m, d: _months(d, m[1], m[2]),
         ),
         (
-            rf"\b(?:in|during|since|by|early|late) {_MONTH}\b(?!,? (?:\d|of \d))",
-            lambda m, d: None if _is_no_month(m) else _nearest_month(d, m[1], 0, _side(m)),
+            rf"\b(?:in|during|since|by|early|late) {MONTH}\b(?!,? (?:\d|of \d))",
+            lambda m, d: None if _is_no_month(m) else _nearest_month(d, m[1], 0, side_of(m)),
         ),
     ]
     rules = [(re.compile(p), read, False) for p, read in absolute]
@@ -365,48 +327,6 @@ def number_in(words: str) -> int:
     return _NUMBERS.get(words) or sum(_NUMBERS[word] for word in words.replace("-", " ").split())
 
 
-def _clause_before(match: re.Match[str]) -> str:
-    """The words before an expression, back to the beginning of its clause."""
-    return _TENSE_CLAUSE_BORDER.split(match.string[max(0, match.start() - _NEARBY) : match.start()])[-1]
-
-
-def _tense(match: re.Match[str]) -> Literal["past", "future"] | None:
-    """The tense of the words before an expression in its clause; None if it is not clear."""
-    clause = _clause_before(match)
-    if _PUT_OFF.search(clause):
-        return "future"
-    *before, rest = _PAST_VERB.split(clause)
-    if _FUTURE_VERB.search(rest) or (not before and _FUTURE_SIGN.search(rest)):
-        return "future"
-    planned = _SCHEDULED.search(clause.removesuffix("on "))  # which may end with "closed" or "planned"
-    if planned and not _PAST_VERB.search(clause, 0, planned.start()):
-        return "future"
-    return "past" if before else None
-
-
-def _tense_around(match: re.Match[str]) -> Literal["past", "future"] | None:
-    """The tense of the words before an expression; if it is not clear, those after it may speak of the future."""
-    tense = _tense(match)
-    if tense is not None:
-        return tense
-    after = _TENSE_CLAUSE_BORDER.split(match.string[match.end() : match.end() + _NEARBY], maxsplit=1)[0]
-    future, past = _FUTURE_VERB.search(after), _PAST_VERB.search(after)
-    return "future" if future and (past is None or future.start() < past.start()) else None
-
-
-def _side(match: re.Match[str]) -> Literal[-1, 0, 1]:
-    """On which side of the day of speaking a date without a year lies, by the tense of its clause; 0 if not clear.
-
-    It counts only where the nearest such date is months away: "I'll never forget the concert on 3 May".
-    """
-    if match[0].startswith("since "):
-        return -1
-    tense = _tense_around(match)
-    if tense != "past":
-        return 0 if tense is None else 1
-    return -1 if _PAST_VERB.findall(_clause_before(match))[-1] in _HAPPENED else 0
-
-
 def _is_verb(match: re.Match[str], month: str) -> bool:
     """Whether a month beside a number is a verb: "we march 12 miles", "you may 2 or 3 times", "only 2 may enter"."""
     text = match.string
@@ -414,19 +334,20 @@ def _is_verb(match: re.Match[str], month: str) -> bool:
         return True
     if month not in ("may", "march") or (match[0][-1].isalpha() and match[0][-3:] in ("st", "nd", "rd", "th")):
         return False
-    before = text[max(0, match.start() - _NEARBY) : match.start()]
+    before = text[max(0, match.start() - NEARBY) : match.start()]
     return _BEFORE_A_DAY.search(before) is None and _VERB_AND_NUMBER.match(text, match.end()) is not None
 
 
 def _is_no_month(match: re.Match[str]) -> bool:
     """Whether a month after a preposition is a verb or a person: "coming in late may annoy him", "made by April"."""
     text = match.string
-    before = text[max(0, match.start() - _NEARBY) : match.end()]
+    before = text[max(0, match.start() - NEARBY) : match.end()]
     is_verb = match[0] in ("early may", "late may") and _LATE_MAY.match(text, match.end()) is not None
     return is_verb or _MADE_BY.search(before) is not None
 
 
-def _month_number(name: str) -> int:
+def month_number(name: str) -> int:
+    """The number of a month by its name, or the first letters of it."""
     return next(i for i, month in enumerate(MONTHS, start=1) if month.startswith(name.rstrip(".")[:3]))
 
 
@@ -445,7 +366,7 @@ def _numeric(match: re.Match[str], _: date) -> Days | None:
 
 def _between(year: int, month: str, day: int, last_month: str, last_day: int | None) -> Days | None:
     """From a day to one in the year given; None as the last day stands for the end of its month."""
-    first, last = _month_number(month), _month_number(last_month)
+    first, last = month_number(month), month_number(last_month)
     end = date(year, last, last_day or monthrange(year, last)[1])
     begin = date(year - (first > last), first, day)  # "from December 30 to January 2, 2021"
     return (begin, end) if begin <= end else None
@@ -508,7 +429,7 @@ def _day_of_week(day: date, name: str, week: str) -> Days:
 
 def _nearest_month(day: date, name: str, direction: int, side: int = 0) -> Days:
     """The nearest month of a name, after or before the present one by ``direction``; or not beyond it by ``side``."""
-    month = _month_number(name)
+    month = month_number(name)
     years = [day.year - 1, day.year, day.year + 1]
     if direction < 0:
         years = [y for y in years if (y, month) < (day.year, day.month)][-1:]
@@ -524,12 +445,12 @@ def _nearest_month(day: date, name: str, direction: int, side: int = 0) -> Days:
 def _months(day: date, first: str, last: str) -> Days | None:
     """From the nearest month of a name to the next one of another."""
     begin, _ = _nearest_month(day, first, 0)
-    end = _month(begin.year + (_month_number(last) < begin.month), _month_number(last))[1]
+    end = _month(begin.year + (month_number(last) < begin.month), month_number(last))[1]
     return begin, end
 
 
 def _nearest_days(day: date, name: str, first: int, last: int, side: int = 0) -> Days | None:
-    month = _month_number(name)
+    month = month_number(name)
     years = [y for y in (day.year - 1, day.year, day.year + 1) if last <= monthrange(y, month)[1]]
     candidates = [(date(y, month, first), date(y, month, last)) for y in years if first <= last]
     nearest = min(candidates, key=lambda c: abs(c[0] - day), default=None)
@@ -554,112 +475,3 @@ def _week_of_month(month: Days, week: int) -> Days:
     first, last = month
     start = first + timedelta(days=7 * week)
     return start, min(start + timedelta(days=6), last)
-
-
-@dataclass(frozen=True, slots=True)
-class CalendarPart:
-    """A date of which some parts may be unknown; None stands for an unknown part."""
-
-    year: int | None = None
-    month: int | None = None
-    day: int | None = None
-
-
-_MONTH_WORD = re.compile(rf"\b{_MONTH}\b")
-_YEAR_WORD = re.compile(r"\b((?:19|20)\d\d)\b")
-_DAY = r"(?:the )?\d{1,2}(?:st|nd|rd|th)?"
-_OR = r"(?:, ?| ?[-–&/] ?| (?:and|or|to|until|till|through) )"
-_DAYS_BEFORE = re.compile(rf"(?<![\w:.,-])(?:{_DAY}{_OR}){{0,4}}{_DAY}(?: of)?,? $")
-_DAYS_AFTER = re.compile(rf",? {_DAY}(?![\w:]|[.,]\d| ?[ap]\.?m)(?:{_OR}{_DAY}(?![\w:]|[.,]\d| ?[ap]\.?m)){{0,4}}")
-# "may" is read as a month only next to a preposition or a number; the names of people and verbs not as a subject.
-_MAY_AS_MONTH = re.compile(
-    r"\b(?:in|of|on|since|during|by|for|from|about|around|until|till|before|after|between|mid|last|next|the"
-    rf"|\d{{1,2}}(?:st|nd|rd|th)?|{_MONTH} (?:and|or|to|until|till|through)) may\b|\bmay,? \d"
-    r"|\b(?:early|late) may\b(?! (?:i|we|he|she|it|they|you)\b)"
-)
-_SUBJECTS = frozenset(["march", "april", "june", "august"])
-_BEFORE_A_SUBJECT = re.compile(r"\b(?:did|does|has|had|will|would|can|could|should|might) $")
-_BEFORE_A_VERB = re.compile(r"\b(?:i|we|he|she|they|you|to) $")
-
-
-_FULL_NAMES = {month[:3]: month for month in MONTHS} | {"sept": "september"}
-_SHORT_NAME = re.compile(
-    rf"(?:(?<=\d )|(?<=\d(?:st|nd|rd|th) )|(?<=\b(?:in|of|on) )|(?<=\bearly )|(?<=\b(?:last|next|this|late) )"
-    rf"|(?<=\b(?:since|until) )|(?<=\bduring ))({'|'.join(_FULL_NAMES)})\b\.?(?!['’])"
-    rf"|\b({'|'.join(_FULL_NAMES)})\b\.?(?=,? \d)"
-)
-_IN_NUMBERS = re.compile(r"(?<![\w./-])(?:(\d{4})-(\d\d)-(\d\d)|\d{1,2}([./])\d{1,2}\4(?:19|20)\d\d)(?![\w/-]|\.\d)")
-
-
-def _spelled_out(lowered: str) -> str:
-    """A question with its short names of months and its dates in numbers written in full: "3 september 2024"."""
-
-    def in_words(match: re.Match[str]) -> str:
-        found = find_times(match[0], None, time_rules())
-        days = found[0][2] if found else None
-        return match[0] if days is None else f"{days[0].day} {MONTHS[days[0].month - 1]} {days[0].year}"
-
-    full = _SHORT_NAME.sub(lambda match: _FULL_NAMES[match[1] or match[2]], lowered)
-    return _IN_NUMBERS.sub(in_words, full)
-
-
-def _days_beside(text: str, month: re.Match[str]) -> list[int]:
-    """The days of the month that are named before or after its name: "12 and 13 May", "May 30 or 31"."""
-    before = _DAYS_BEFORE.search(text, max(0, month.start() - _NEARBY), month.start())
-    after = _DAYS_AFTER.match(text, month.end())
-    beside = f"{before[0] if before else ''} {after[0] if after else ''}"
-    return [day for day in map(int, re.findall(r"\d+", beside)) if 1 <= day <= 31]
-
-
-def _is_month(match: re.Match[str]) -> bool:
-    """Whether what may be a verb or somebody's name is a month: "in June", but not "What did June say?"."""
-    text = match.string
-    if match[1] == "may":
-        return any(found.start() <= match.start() < found.end() for found in _MAY_AS_MONTH.finditer(text))
-    before = text[max(0, match.start() - _NEARBY) : match.start()]
-    is_verb = match[1] == "march" and _BEFORE_A_VERB.search(before)
-    return not (is_verb or (match[1] in _SUBJECTS and _BEFORE_A_SUBJECT.search(before)))
-
-
-def calendar_parts(text: str, asked_on: date | None = None) -> list[CalendarPart]:
-    """Months, days and years that a question names, for matching against dated memories.
-
-    Args:
-        text: A question.
-        asked_on: The day of the question. If it is given and the question names no calendar date, relative
-            expressions are used instead: the days of up to a week, the months of up to a month, or a whole year.
-
-    Returns:
-        The dates in order, without duplicates. "in May" gives only the month; "7 May 2023" gives all three parts.
-    """
-    lowered = _spelled_out(with_english_times(text))
-    years = [(year.start(), int(year[1])) for year in _YEAR_WORD.finditer(lowered)]
-    without_years = _YEAR_WORD.sub(lambda year: " " * len(year[0]), lowered)  # a slice may cut a year in two
-    parts: dict[CalendarPart, None] = {}
-    for match in _MONTH_WORD.finditer(lowered):
-        if not _is_month(match):
-            continue
-        month = _month_number(match[1])
-        days = _days_beside(without_years, match)
-        # The next year after the month, or else the last one before it.
-        following = bisect_left(years, (match.end(), 0))
-        year = years[min(following, len(years) - 1)][1] if years else None
-        for day in days or (None,):
-            parts.setdefault(CalendarPart(year, month, day))
-    if years and not parts:
-        parts.update({CalendarPart(year): None for _, year in years})
-    if asked_on is not None and not parts:
-        for expression in resolve_times(text, asked_on):
-            parts.update(dict.fromkeys(_parts_of(expression.first, expression.last)))
-    return list(parts)
-
-
-def _parts_of(first: date, last: date) -> list[CalendarPart]:
-    """The days of a period of up to a week, the months of one of up to a month, or a whole year; empty for others."""
-    days = [first + timedelta(days=offset) for offset in range(min(32, (last - first).days + 1))]
-    if len(days) <= 7:
-        return [CalendarPart(day.year, day.month, day.day) for day in days]
-    if len(days) <= 31:
-        return [CalendarPart(year, month) for year, month in dict.fromkeys((day.year, day.month) for day in days)]
-    is_year = (first, last) == (date(first.year, 1, 1), date(first.year, 12, 31))
-    return [CalendarPart(first.year)] if is_year else []

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from datetime import date, datetime
 
-from locigraph.kg.language.dates import CalendarPart, calendar_parts
+from locigraph.kg.language.calendar_parts import CalendarPart, calendar_parts
 from locigraph.kg.language.tokens import STOP_WORDS, normalised, words
 from locigraph.kg.snapshot import NO_TIME
 from locigraph.kg.times import moment

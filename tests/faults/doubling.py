@@ -26,7 +26,8 @@ from locigraph.consolidation.protocols import Context
 from locigraph.consolidation.replies import filled, read_reply
 from locigraph.kg.corpora import load_corpus
 from locigraph.kg.errors import CorpusFileError, CorpusFormatError
-from locigraph.kg.language.dates import calendar_parts, resolve_times
+from locigraph.kg.language.calendar_parts import calendar_parts
+from locigraph.kg.language.dates import resolve_times
 from locigraph.kg.language.english import is_english
 from locigraph.kg.language.foreign_times import TIME_WORDS, names_a_time
 from locigraph.kg.language.languages import LANGUAGES, language_of

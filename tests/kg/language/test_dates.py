@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locigraph.kg.language.dates import CalendarPart, calendar_parts, resolve_times
+from locigraph.kg.language.calendar_parts import CalendarPart, calendar_parts
+from locigraph.kg.language.dates import resolve_times
 
 # Wednesday 8 May 2024. Its week runs from Monday 6 to Sunday 12 May.
 SPOKEN = date(2024, 5, 8)

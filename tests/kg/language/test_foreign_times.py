@@ -6,7 +6,8 @@ from datetime import date
 
 import pytest
 
-from locigraph.kg.language.dates import calendar_parts, resolve_times
+from locigraph.kg.language.calendar_parts import calendar_parts
+from locigraph.kg.language.dates import resolve_times
 from locigraph.kg.language.foreign_times import TIME_WORDS, with_english_times
 from locigraph.kg.language.languages import LANGUAGES
 from locigraph.kg.language.question_times import FIRST_DAY, question_days
