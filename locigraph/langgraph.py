@@ -48,9 +48,10 @@ class MemoryStore(BaseStore):
     and dates are drawn from it as from any other turn. A value that replaces another one erases it. ``forget``,
     ``export`` and keys of a server work as for other spaces.
 
-    Values are JSON objects of at most some 7,000 letters (a letter outside ASCII counts as six) and 50 fields. Filters
-    compare their fields of texts (at most 200 letters), numbers and booleans, with the operators of LangGraph. There is
-    no time to live, but see ``Memory.set_retention``.
+    Values are JSON objects of at most some 7,000 letters (a letter outside ASCII counts as six) and 50 fields. Fields
+    of numbers, booleans and texts of up to 200 letters, which filters compare with the operators of LangGraph, count
+    twice. Reading or writing an item reads the turns of its namespace, and replacing one makes the index anew, so this
+    is for hundreds of items that seldom change. There is no time to live, but see ``Memory.set_retention``.
 
     Example:
         >>> from locigraph import Memory
@@ -141,7 +142,7 @@ class MemoryStore(BaseStore):
                 # Of its own, since values do not belong together, and in the order in which they come.
                 session=now,
                 speaker=self._speaker,
-                text=self._text(op) or op.key,
+                text=self._text(op).strip() or op.key.strip() or "-",
                 spoken_at=at,
                 metadata={
                     **fields, _KEY: op.key, _VALUE: value, _CREATED: made,

@@ -135,6 +135,7 @@ class LiveEmbeddings:
         self._device = device
         self._tolerance = tolerance
         self._last = _LastWritten()
+        self._was_in_use = False  # whether a collection of this checkpoint was, as far as this process has seen
 
     def update(self, *, progress: str | None = None, writer: ViewWriter | None = None) -> int:
         """Encode and write the spaces that have changed, or all if no collection of this checkpoint is in use.
@@ -213,7 +214,8 @@ class LiveEmbeddings:
     ) -> Refreshed | None:
         """See ``refresh``; with ``is_first`` nothing is done, and None returned, if another process was faster."""
         with self._store.held(REFRESH_LOCK):
-            if self._in_use() is not None and is_first:
+            found = self._in_use() if is_first else self._of_this_store()
+            if is_first and found is not None:
                 return None
             spaces, forgotten = self._store.spaces(), self._store.forgotten_count()
             due, before = self._store.changed_spaces(), self._store.versions(spaces)
@@ -360,16 +362,34 @@ class LiveEmbeddings:
         return due, stored, [key for key in both if not self._is_near(stored[key], due[key], rounding=_ROUNDING)]
 
     def _in_use(self) -> Collection | None:
-        collection = self._index.find(GRAPH_ALIAS)
+        """The collection in use, if it is of this checkpoint.
+
+        Raises:
+            IndexMismatchError: If it is of another store.
+            StaleEmbeddingsError: If another process has put one of another checkpoint in use since: to replace it in
+                turn would have both encode everything with every question.
+        """
+        collection = self._of_this_store()
         if collection is None:
             return None
-        if not collection.spec.may_be_of(self._store.known_identity()):
+        is_ours = collection.spec.version == self.version and collection.spec.schema == schema_hash()
+        if not is_ours and self._was_in_use:
+            raise StaleEmbeddingsError(
+                f"another process has put graph embeddings of checkpoint {collection.spec.version!r} in use, in place "
+                f"of those of {self.version!r}; open the memory again"
+            )
+        self._was_in_use = is_ours
+        return collection if is_ours else None
+
+    def _of_this_store(self) -> Collection | None:
+        """The collection in use, of any checkpoint."""
+        collection = self._index.find(GRAPH_ALIAS)
+        if collection is not None and not collection.spec.may_be_of(self._store.known_identity()):
             raise IndexMismatchError(
                 f"index {self._index.uri!r} holds the graph embeddings of another store; give each store its "
                 "own index with --index.uri"
             )
-        is_ours = collection.spec.version == self.version and collection.spec.schema == schema_hash()
-        return collection if is_ours else None
+        return collection
 
     def _write_due(self, collection: Collection, spaces: Sequence[SpaceId]) -> tuple[Collection, int]:
         """Write the spaces that are due; returns the collection in use, and how many were written."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, or_, select, update
+from sqlalchemy import Connection, bindparam, case, func, or_, select, update
 
 from locigraph.kg.store import changes
 from locigraph.kg.store.statements import rows_in
 from locigraph.kg.store.tables import spaces, turns
-from locigraph.kg.times import optional_epoch
+from locigraph.kg.times import LATEST, epoch, optional_epoch
 from locigraph.kg.types import SpaceId, Turn
+
+_LATEST = epoch(LATEST) - 1  # no time that a store holds is later
 
 
 def put(connection: Connection, space: SpaceId, seconds: int | None, *, now: int) -> int:
@@ -25,7 +27,8 @@ def put(connection: Connection, space: SpaceId, seconds: int | None, *, now: int
     connection.execute(update(spaces).where(spaces.c.space == space).values(keep_seconds=seconds))
     if seconds is None:
         return 0
-    ends = func.coalesce(turns.c.spoken_at, now) + seconds
+    last = func.coalesce(turns.c.spoken_at, now)
+    ends = case((last > _LATEST - seconds, _LATEST), else_=last + seconds)
     is_later = or_(turns.c.expires_at.is_(None), turns.c.expires_at > ends)
     moved = connection.execute(update(turns).where(turns.c.space == space, is_later).values(expires_at=ends)).rowcount
     if moved:
@@ -55,7 +58,8 @@ def limited(rows: Sequence[dict[str, Any]], kept: dict[SpaceId, int], *, now: in
     found = []
     for row in rows:
         keep = kept.get(row["space"])
-        ends = () if keep is None else ((now if row["spoken_at"] is None else row["spoken_at"]) + keep,)
+        spoken_at = now if row["spoken_at"] is None else row["spoken_at"]
+        ends = () if keep is None else (min(spoken_at + keep, _LATEST),)
         own = () if row["expires_at"] is None else (row["expires_at"],)
         found.append({**row, "expires_at": min((*ends, *own), default=None)})
     return found

@@ -76,7 +76,8 @@ def portions(sizes: Mapping[_Item, int], workers: int) -> list[list[_Item]]:
     tasks: list[tuple[int, int, list[_Item]]] = [(0, place, []) for place in range(count)]
     for item in sorted(sizes, key=sizes.__getitem__, reverse=True):
         work, place, items = heapq.heappop(tasks)  # the task with the least work so far
-        heapq.heappush(tasks, (work + max(1, sizes[item]), place, [*items, item]))
+        items.append(item)
+        heapq.heappush(tasks, (work + max(1, sizes[item]), place, items))
     return [items for _, _, items in sorted(tasks, reverse=True) if items]
 
 
@@ -113,8 +114,9 @@ def _ray(workers: Workers) -> Iterator[None]:
     address = workers.address
     local: dict[str, Any] = {"num_cpus": workers.count, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     try:
-        ray.init(address, log_to_driver=False, configure_logging=False, **({} if address else local))
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        # "local" keeps it from joining a cluster that runs on this machine or that the environment names.
+        ray.init(address or "local", log_to_driver=False, configure_logging=False, **({} if address else local))
+    except Exception as error:  # it also raises Exception itself, where a machine is too busy
         raise LocigraphError(f"Ray cannot be used at {address or 'this machine'}: {error}; check --ray") from error
     try:
         yield
@@ -155,8 +157,11 @@ class _Worker:
     """Runs in a process of Ray."""
 
     def __init__(self, prepare: Callable[[], Work[Any, Any]]) -> None:
-        self._work = prepare()
+        self._prepare = prepare
+        self._work: Work[Any, Any] | None = None
 
     def work(self, task: Any) -> Any:
         """Do a task."""
+        if self._work is None:  # not in the constructor, whose errors Ray reports as a lost worker
+            self._work = self._prepare()
         return self._work(task)

@@ -262,6 +262,18 @@ def redacted(corpus: Corpus) -> Corpus:
     return replace(corpus, conversations=tuple(conversations))
 
 
+def require_buildable(corpus: Corpus, extractor: Extractor, store: Store, scope: Scope = ANYBODY) -> None:
+    """Raise what a build would raise for a corpus, without writing anything.
+
+    Raises:
+        ConsolidationError, StoreError: If the build would refuse the extractor, a turn's content, or the owner.
+    """
+    for conversation in corpus.conversations:
+        refuse_other_extractor(store, conversation.space, extractor)
+    turns = [turn for conversation in corpus.conversations for turn in conversation.turns]
+    store.require_appendable(turns, scoped=[(each.space, scope) for each in corpus.conversations])
+
+
 def foreseen(corpus: Corpus, extractor: Extractor, store: Store | None, scope: Scope = ANYBODY) -> str:
     """What a build would do and cost, in words; no model is called and nothing is written.
 
@@ -278,13 +290,12 @@ def foreseen(corpus: Corpus, extractor: Extractor, store: Store | None, scope: S
     if store is not None:
         forgotten = forgotten_of(corpus, store)
         corpus, _ = as_first_stored(corpus, store, forgotten)
-        for conversation in corpus.conversations:
-            refuse_other_extractor(store, conversation.space, extractor)
-        turns = [turn for conversation in corpus.conversations for turn in conversation.turns]
-        store.require_appendable(turns, scoped=[(each.space, scope) for each in corpus.conversations])
-    pending = []
+        require_buildable(corpus, extractor, store, scope)
+    pending, known = [], frozenset() if store is None else {*store.spaces()}
     for conversation in corpus.conversations:
-        done = set() if store is None else forgotten[conversation.space] | _settled(store, conversation.space)
+        space = conversation.space
+        settled = set() if store is None or space not in known else _settled(store, space)
+        done = settled | forgotten.get(space, frozenset())
         pending.append([turn for turn in conversation.turns if turn.turn_id not in done])
     cost = ""
     if isinstance(extractor, MeteredExtractor):
@@ -300,8 +311,6 @@ def foreseen(corpus: Corpus, extractor: Extractor, store: Store | None, scope: S
 
 def _settled(store: Store, space: SpaceId) -> set[TurnId]:
     """Turns of a space that were consolidated or failed, which a build skips."""
-    if space not in store.spaces():
-        return set()
     waiting = {turn.turn_id for turn in store.turns(space, state=TurnState.PENDING)}
     return {turn.turn_id for turn in store.turns(space)} - waiting
 

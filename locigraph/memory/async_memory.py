@@ -94,14 +94,14 @@ class AsyncMemory:
         await self._end(lambda memory: memory.close(flush=flush))
 
     async def _end(self, close: Callable[[Memory], None]) -> None:
-        if self._memory is None:
+        memory, self._memory = self._memory, None
+        if memory is None:
             return  # closed before, such as within its block
-        try:
-            await self.call(close, changes=True)  # after the changes that wait
-        finally:
-            self._memory = None
-            self._changing.shutdown()
-            self._threads.shutdown()
+        # After the changes that wait, also if whoever waits for this is cancelled.
+        closing = self._changing.submit(close, memory)
+        closing.add_done_callback(lambda _: self._threads.shutdown(wait=False))
+        self._changing.shutdown(wait=False)
+        await asyncio.shield(asyncio.wrap_future(closing))
 
     async def call(self, function: Callable[[Memory], _Result], *, changes: bool = False) -> _Result:
         """Run a function on the memory in one thread, for several calls that belong together; returns its result.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import partial, reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from locigraph.assembly import defaults, opening
 from locigraph.assembly.search_parts import SearchParts, indexer_of
@@ -25,6 +25,8 @@ from locigraph.memory.known_turns import KnownTurns
 from locigraph.retrieval.conditions import both, spoken_by
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.protocols import GraphVectors, Retriever
+
+_Result = TypeVar("_Result")
 
 if TYPE_CHECKING:
     from locigraph.assembly.graphs import GraphWriter
@@ -193,8 +195,8 @@ class Parts:
             return
         if self.has_forgotten or self.graph.outbox_size() or (self.graph.changed_spaces() and self.live() is not None):
             self.drain()
-            if (embeddings := self.live()) is not None:
-                embeddings.update()
+            if self.live() is not None:
+                self._with_checkpoint_in_use(lambda embeddings: embeddings.update())
             self.has_forgotten = False
 
     def due_spaces(self) -> int:
@@ -339,7 +341,28 @@ class Parts:
     def _embeddings_of(self, asked: AskedSpaces) -> GraphVectors:
         """The graph embeddings of some spaces, up to date."""
         embeddings = self.require_live()
-        return embeddings.readable(asked.spaces) if self.is_readonly else embeddings.current(asked.standings)
+        if self.is_readonly:
+            return embeddings.readable(asked.spaces)
+        return self._with_checkpoint_in_use(lambda embeddings: embeddings.current(asked.standings))
+
+    def _with_checkpoint_in_use(self, work: Callable[[LiveEmbeddings], _Result]) -> _Result:
+        """Work with the graph embeddings; with those that another process has put in use, if no checkpoint is named.
+
+        Raises:
+            StaleEmbeddingsError: If one is named, and another is in use now.
+        """
+        from locigraph.training.errors import StaleEmbeddingsError
+
+        embeddings = self.require_live()
+        try:
+            return work(embeddings)
+        except StaleEmbeddingsError:
+            if self._checkpoint != DEFAULT:
+                raise
+            self._embeddings = self._questions = None
+            if self.require_live().version == embeddings.version:
+                raise
+        return work(self.require_live())
 
     def ready(self, asked: AskedSpaces) -> Retriever | None:
         """v2 over spaces that are held in memory and stand as when they were last brought up to date; else None."""
@@ -357,8 +380,8 @@ class Parts:
 
     def bring_up_to_date(self, standings: Mapping[SpaceId, Standing]) -> None:
         """Bring v2's graph embeddings of some spaces up to date, if it can be used."""
-        if standings and not self.is_readonly and (found := self.live()) is not None:
-            found.current(standings)
+        if standings and not self.is_readonly and self.live() is not None:
+            self._with_checkpoint_in_use(lambda embeddings: embeddings.current(standings))
 
     def encode_ahead(self, questions: Sequence[tuple[str, datetime | None]]) -> None:
         """Encode questions, each with the time as of which it is asked, together, before they are searched one by one.

@@ -45,7 +45,8 @@ def run_workers(count: int, work: Callable[[socket.socket], None], listener: soc
         listener: The socket, on which the operating system gives each connection to one of the workers.
 
     Returns:
-        The exit code: 0 after a signal; that of a worker that could not start, or 1 if several in a row ended at once.
+        The exit code: 0 after a signal; that of a worker that could not start before any had served, or 1 if several in
+        a row ended at once.
     """
     context = multiprocessing.get_context("spawn")
     is_stopping = False
@@ -68,6 +69,7 @@ def run_workers(count: int, work: Callable[[socket.socket], None], listener: soc
 
     before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
     code = at_once = 0
+    has_served = False  # a worker has, for some time
     with tempfile.TemporaryDirectory(prefix="locigraph-metrics-") as folder:
         os.environ[METRICS_FOLDER] = folder
         try:
@@ -80,11 +82,18 @@ def run_workers(count: int, work: Callable[[socket.socket], None], listener: soc
                     mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]  # its package has types, but not here
                     if is_stopping:
                         continue
-                    if worker.exitcode == _REFUSED:  # another would say the same
+                    is_soon = time.monotonic() - began.pop(worker) < _SOON_S
+                    if worker.exitcode == _REFUSED and not has_served:  # another would say the same
                         code = _REFUSED
                         stop()
                         continue
-                    at_once = at_once + 1 if time.monotonic() - began.pop(worker) < _SOON_S else 0
+                    has_served = has_served or not is_soon
+                    if worker.exitcode == _REFUSED:  # a server is away; those that serve go on
+                        log.error("worker %s could not start and is replaced", worker.pid)
+                        time.sleep(_PAUSE_S * _MOST_AT_ONCE)
+                        start()
+                        continue
+                    at_once = at_once + 1 if is_soon else 0
                     if at_once == _MOST_AT_ONCE:
                         log.error(
                             "worker %s ended with exit code %s, the %sth at once", worker.pid, worker.exitcode, at_once

@@ -28,3 +28,7 @@ def dying_once(marker: Path, task: int) -> tuple[int, int]:
 
 def prepared_dying(marker: Path) -> Callable[[int], tuple[int, int]]:
     return partial(dying_once, marker)
+
+
+def prepared_never() -> Callable[[int], int]:
+    raise ConsolidationError("nothing can be prepared")

@@ -165,6 +165,29 @@ def test_a_memory_whose_opening_is_cancelled_does_not_stay_open(place: Path) -> 
     asyncio.run(work())
 
 
+def test_a_memory_is_closed_though_nobody_waits_for_it_any_longer(place: Path) -> None:
+    async def work() -> None:
+        memory = await opened(place).__aenter__()
+        may_end = Event()
+        working = asyncio.create_task(memory.call(lambda _: may_end.wait(10), changes=True))
+        await asyncio.sleep(0)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(memory.close(), 0.05)
+        may_end.set()
+        assert await working
+        deadline = monotonic() + 10
+        while monotonic() < deadline:
+            try:
+                async with opened(place) as again:
+                    assert await again.spaces() == []
+                    return
+            except LocigraphError:  # it is being closed
+                await asyncio.sleep(0.01)
+        raise AssertionError("it is still open")
+
+    asyncio.run(work())
+
+
 def test_a_memory_that_cannot_be_opened_leaves_no_threads() -> None:
     def fail() -> Memory:
         raise LocigraphError("no such store")

@@ -22,7 +22,7 @@ from locigraph.kg.types import ANYBODY
 from locigraph.kg.views import View
 from locigraph.training.embedding_refresh import ViewWriter
 from tests.faults.workbench import AdaptedEncoder
-from tests.scripts.batch_tasks import prepared_dying, prepared_failing
+from tests.scripts.batch_tasks import prepared_dying, prepared_failing, prepared_never
 from tests.scripts.shared_writer import opened
 from tests.scripts.test_shared import Shared, shared
 
@@ -101,6 +101,12 @@ def test_a_worker_that_is_killed_loses_nothing_and_an_error_of_a_task_is_raised(
     assert os.getpid() not in {process for process, _ in done.values()}
     with pytest.raises(ConsolidationError, match="task 0 cannot be done"):
         list(batch_jobs.run(prepared_failing, [0], TWO))
+
+
+@pytest.mark.servers
+def test_an_error_that_ends_the_preparation_of_a_worker_is_raised_as_it_is() -> None:
+    with pytest.raises(ConsolidationError, match="nothing can be prepared"):
+        list(batch_jobs.run(prepared_never, [0], TWO))
 
 
 @pytest.mark.servers

@@ -83,6 +83,14 @@ def test_a_value_is_found_by_meaning_key_and_fields_and_replaced_and_deleted(pla
     assert files_with(place, "chess", []) == []
 
 
+def test_a_value_and_a_key_may_be_blank(place: Path) -> None:
+    with opened(place) as store:
+        store.put(ANA, "k", {"text": " "}, index=["text"])
+        store.put(ANA, " ", {})
+        assert store.get(ANA, "k").value == {"text": " "}
+        assert store.get(ANA, " ").value == {}
+
+
 def test_what_is_put_without_an_index_is_in_no_search_by_meaning(place: Path) -> None:
     with opened(place) as store:
         store.put(ANA, "m1", TENNIS, index=False)

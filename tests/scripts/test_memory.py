@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 import locigraph
 from locigraph import Memory
-from locigraph.assembly import opening
+from locigraph.assembly import defaults, opening
 from locigraph.assembly.graphs import GraphWriter
 from locigraph.assembly.language_models import clients_of
 from locigraph.assembly.settings import EncoderSettings, IndexSettings, LLMSettings, ModelSettings
@@ -48,6 +48,7 @@ from locigraph.scripts.commands.memory.explain import explain
 from locigraph.scripts.commands.memory.forget import forget
 from locigraph.scripts.commands.memory.show import show
 from locigraph.scripts.commands.memory.spaces import spaces
+from locigraph.training.checkpoint import load_checkpoint
 from locigraph.training.live_embeddings import LiveEmbeddings
 from locigraph.training.pseudo_questions import questions_about
 from tests.consolidation.stub_server import Stub, extracted, stub_server
@@ -1357,3 +1358,20 @@ def test_the_index_of_a_deleted_store_stands_in_the_way_of_no_question(place: Pa
     with opened(place) as memory:
         memory.add(**SALE | {"text": "I bought a violin."})
         assert memory.recall("violin", space="ana")[0].text == "Ana: I bought a violin."
+
+
+def test_a_memory_goes_on_with_the_checkpoint_that_a_refresh_beside_it_has_put_in_use(place: Path) -> None:
+    with opened(place) as memory:
+        memory.add(**SALE)
+        memory.recall("Who bought the bike?", space="ana")
+    with Memory.open(place / "memory.sqlite") as memory:
+        first = memory.recall("Who bought the bike?", space="ana")
+        parts = memory._parts
+        other = small_checkpoint(seed=7, text_encoder=memory._encoder.model_id, text_dim=parts.checkpoint().text_dim)
+        other.save(place / "other")
+        LiveEmbeddings(parts.graph, parts.index(), load_checkpoint(place / "other"), memory._encoder).refresh()
+        defaults.remember_checkpoint(parts.graph, place / "other", memory._encoder.model_name)
+        memory.add(**SALE | {"text": "I sold the canoe to Tim."})
+        found = memory.recall("Who bought the canoe?", space="ana")
+        assert (first.strategy, found.strategy, found.notes) == ("v2", "v2", ())
+        assert parts.checkpoint().version == load_checkpoint(place / "other").version

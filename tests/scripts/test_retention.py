@@ -56,6 +56,16 @@ def test_a_longer_time_puts_nothing_off_and_without_one_new_turns_are_kept(place
     assert expiries(place) == {"t0": NOW + DAY / 2, "t1": None}
 
 
+def test_turns_of_a_mistyped_year_expire_within_the_times_that_an_import_takes(place: Path, tmp_path: Path) -> None:
+    with opened(place) as memory:
+        memory.add(**ANA, text="I sold the bike.", turn_id="t0", spoken_at="2950-01-01")
+        memory.set_retention("ana", days=36_500)
+        memory.add(**ANA, text="I sold the boat.", turn_id="t1", spoken_at="2950-01-02")
+    with Store(place / "memory.sqlite") as store, Store(tmp_path / "other.sqlite") as other:
+        assert other.import_lines(line for _, line in store.exported())
+    assert {time.year for time in expiries(place).values() if time is not None} == {2999}
+
+
 def test_turns_without_a_time_count_from_when_they_are_added(place: Path) -> None:
     with opened(place) as memory:
         memory.add(**ANA, text="I sold the bike.", turn_id="t0")

@@ -96,6 +96,21 @@ def test_graph_embeddings_of_another_store_are_refused_and_stay_in_use(place: Pl
     assert place.live.collection([SPACE]).count() == 3
 
 
+def test_what_another_process_has_refreshed_with_another_checkpoint_stays_in_use(place: Place) -> None:
+    place.say(*TURNS[SPACE][:3])
+    place.live.update()
+    other = small_checkpoint(seed=1, text_encoder=ENCODER.model_id)
+    LiveEmbeddings(place.store, place.index, other, ENCODER).refresh()
+    in_use = place.index.alias_target(GRAPH_ALIAS)
+    place.say(TURNS[SPACE][3])
+    for action in (place.live.update, lambda: place.live.current(place.store.standings([SPACE]))):
+        with pytest.raises(StaleEmbeddingsError, match=f"checkpoint '{other.version}' in use.*open the memory again"):
+            action()
+    assert place.index.alias_target(GRAPH_ALIAS) == in_use
+    place.live.refresh()  # who asks for it gets it
+    assert place.collection().version == place.checkpoint.version
+
+
 def test_a_new_turn_is_encoded_with_its_space_and_no_other(place: Place) -> None:
     place.say(*TURNS[SPACE][:3], *TURNS[OTHER_SPACE][:3])
     assert place.live.update() == 2
@@ -409,7 +424,7 @@ def test_another_checkpoint_gets_a_collection_of_its_own(place: Place) -> None:
     live = LiveEmbeddings(place.store, place.index, other, ENCODER)
     assert live.update() == 1
     assert place.index.alias_target(GRAPH_ALIAS) != before
-    with pytest.raises(StaleEmbeddingsError, match="no graph embeddings of checkpoint"):
+    with pytest.raises(StaleEmbeddingsError, match="another process has put graph embeddings of checkpoint"):
         place.live.collection([SPACE])
 
 

@@ -112,6 +112,8 @@ def build(
                 graphs.make_failed_pending(loaded, graph, extractor)
             build_here = partial(graphs.build_graph, told, extractor, graph, text_encoder, scope)
             build_there = partial(BuildJob(store, used, consolidation, scope).run, told, running)
+            if not running.is_this_process:  # each worker stores its part: all or none
+                graphs.require_buildable(told, extractor, graph, scope)
             failed, stopped = _done(build_here if running.is_this_process else build_there)
             indexer_of(graph, vectors, text_encoder).drain(progress=True)
             if embeddings is not None and checkpoint is not None:

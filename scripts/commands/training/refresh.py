@@ -40,7 +40,8 @@ def refresh(
     with opening.existing_store(store, access="write") as graph:
         used = defaults.encoder_settings(encoder, graph, checkpoint)
         text_encoder = opening.text_encoder(used)
-        folder = defaults.checkpoint_folder(checkpoint, graph, text_encoder.model_name)
+        # Absolute, since workers run in other folders.
+        folder = defaults.checkpoint_folder(checkpoint, graph, text_encoder.model_name).absolute()
 
         from locigraph.assembly.refresh_job import RefreshJob
         from locigraph.assembly.search_parts import indexer_of  # imports the vector index

@@ -1,4 +1,4 @@
-"""``python -m tests.scripts.serving.echo_workers COUNT [refuse|fail]``: workers that tell clients their process ID."""
+"""``python -m tests.scripts.serving.echo_workers COUNT [refuse|fail|once]``: workers that tell their process ID."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 
-from locigraph.serving.workers import run_workers
+from locigraph.serving import workers
 
 
 def echo(listener: socket.socket) -> None:
@@ -29,14 +30,32 @@ def fail(listener: socket.socket) -> None:
     raise SystemExit(1)
 
 
-_WORK = {"refuse": refuse, "fail": fail}
+def refuse_once(listener: socket.socket) -> None:
+    """Serve in the first two processes, refuse in the third, as while a database is away, and serve again."""
+    with open(os.environ["ECHO_STARTS"], "a+") as starts:
+        starts.write("x")
+        starts.flush()
+        starts.seek(0)
+        number = len(starts.read())
+    if number == 3:
+        raise SystemExit(2)
+    echo(listener)
+
+
+_WORK = {"refuse": refuse, "fail": fail, "once": refuse_once}
 
 
 def main() -> int:
     """Listen, print the port, and run the workers."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    if sys.argv[-1] == "once":  # no worker has to live for long to count as one that has served
+        workers._SOON_S = 0.0
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        tempfile.NamedTemporaryFile() as starts,
+    ):
+        os.environ["ECHO_STARTS"] = starts.name
         print(listener.getsockname()[1], flush=True)
-        return run_workers(int(sys.argv[1]), _WORK.get(sys.argv[-1], echo), listener)
+        return workers.run_workers(int(sys.argv[1]), _WORK.get(sys.argv[-1], echo), listener)
 
 
 if __name__ == "__main__":

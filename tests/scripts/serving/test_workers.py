@@ -77,6 +77,17 @@ def test_workers_that_cannot_start_end_the_server_with_their_exit_code() -> None
     assert supervisor.returncode == 2
 
 
+def test_a_worker_that_cannot_start_while_others_serve_stops_none_of_them() -> None:
+    supervisor, port = started("2", "once")
+    try:
+        first = answered_by(port, 2)
+        os.kill(min(first), signal.SIGKILL)
+        assert answered_by(port, 2) - first  # the first that took its place could not start
+    finally:
+        supervisor.kill()
+        supervisor.communicate()
+
+
 def test_workers_that_all_end_at_once_are_not_replaced_without_end() -> None:
     supervisor, _ = started("2", "fail")
     supervisor.communicate(timeout=_PATIENCE_S)
