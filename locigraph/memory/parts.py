@@ -26,8 +26,6 @@ from locigraph.retrieval.conditions import both, spoken_by
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.protocols import GraphVectors, Retriever
 
-_Result = TypeVar("_Result")
-
 if TYPE_CHECKING:
     from locigraph.assembly.graphs import GraphWriter
     from locigraph.consolidation.llm import ChatClient
@@ -44,7 +42,9 @@ if TYPE_CHECKING:
 _TURNS_KEPT = 10_000
 # v2 does not search descriptions, so it waits for their index only if more rows than this are due.
 _DUE_AT_MOST = 1_000
+_LIMITED_AT_MOST = 100  # spaces of which a search is limited to what a filter admits
 _TRIES = 5
+_Result = TypeVar("_Result")
 
 
 class Parts:
@@ -135,9 +135,12 @@ class Parts:
     def limited(
         self, retriever: Retriever, asked: AskedSpaces, asking: AskedQuestion, speakers: Sequence[str] | None
     ) -> Retriever:
-        """The strategy, limited to the nodes that satisfy the question's filter and are in the words of speakers."""
+        """The strategy, limited to the nodes that satisfy the question's filter and are in the words of speakers.
+
+        Of very many spaces the hits are filtered alone, since all their turns would have to be read.
+        """
         conditions = [each for each in (asking.condition, None if speakers is None else spoken_by(speakers)) if each]
-        if not conditions:
+        if not conditions or len(asked.spaces) > _LIMITED_AT_MOST:
             return retriever
         condition, name = reduce(both, conditions), f"{asking.filter_name} {speakers}"
 

@@ -65,6 +65,17 @@ def test_the_named_speaker_s_best_turn_is_compared_with_the_best_of_the_others_a
     assert features.missing == 0  # the name of a speaker is missing nowhere
 
 
+def test_where_none_of_the_best_may_be_shown_the_next_ones_are_judged_once_they_are_found() -> None:
+    found = hits(*((f"Ann: {number}", 2 - number / 100) for number in range(READ + 9)))
+    may_be_shown = {hit.node_id: frozenset({"Ann"}) for hit in found[READ + 3 :]}
+    retriever = ConfidentRetriever(Listed(found), lambda _, ids: {k: v for k, v in may_be_shown.items() if k in ids})
+    retriever.retrieve("Who?", SPACE, top_k=5)
+    assert retriever.confidence == 0
+    deeper = retriever.retrieve("Who?", SPACE, top_k=READ + 9)
+    assert retriever.confidence
+    assert all(hit.confidence for hit in deeper.hits)
+
+
 def test_names_that_the_best_texts_do_not_have_are_missing() -> None:
     found = hits(("Ann: I met Carol in Oslo.", 1.0), ("Ben: The boats are red.", 0.5))
     for question, missing in (

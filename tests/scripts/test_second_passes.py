@@ -28,6 +28,7 @@ from locigraph.scripts.commands.memory import second_passes
 from locigraph.scripts.commands.memory.second_passes import Stopped, Target
 from tests.consolidation.endpoints import endpoint
 from tests.consolidation.stub_server import Stub, concluded, stub_server
+from tests.fakes import FakeEncoder
 from tests.fakes_graph import small_checkpoint
 from tests.fakes_models import tiny_text_encoder
 from tests.kg.dumps import dump
@@ -276,13 +277,32 @@ def test_what_a_pass_has_done_before_an_outage_is_brought_into_the_indexes(
 
     def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: Stopped) -> Merged:
         passes.append(space)
-        if len(passes) == 3:
-            raise LimitReachedError("stopped by max_tokens")  # after a part of the space was done
-        return Merged()
+        if len(passes) == 1:
+            raise LanguageModelError("no answer")  # after a part of the space was done
+        raise LimitReachedError("stopped by max_tokens")
 
     with pytest.raises(LimitReachedError):
         second_passes.run("reflect", target(built), Merged(), work, once=False, interval=0.01)
-    assert len(updates) == 2  # after the first pass, and after the one that did not end
+    assert len(updates) == 2
+
+
+def test_a_service_passes_over_spaces_that_stand_as_it_has_left_them(built: tuple[Path, list[str]]) -> None:
+    worked, passed = list[SpaceId](), dict[SpaceId, int]()
+
+    def work(graph: Store, plain: TextEncoder, space: SpaceId, is_stopped: Stopped) -> Merged:
+        worked.append(space)
+        return Merged()
+
+    with Store(built[1][1]) as graph:
+        (space,) = graph.spaces()
+
+        def worked_after_a_pass() -> int:
+            second_passes._one_pass(graph, FakeEncoder(), Merged(), work, lambda: False, passed)
+            return len(worked)
+
+        assert [worked_after_a_pass(), worked_after_a_pass()] == [1, 1]
+        graph.forget(space, [graph.turns(space)[0].turn_id])
+        assert worked_after_a_pass() == 2
 
 
 def test_an_outage_ends_one_pass_of_a_service_and_not_the_service(

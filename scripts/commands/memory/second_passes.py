@@ -109,10 +109,11 @@ def run(
             text_encoder = opening.text_encoder(defaults.encoder_settings(target.encoder, graph, target.checkpoint))
             plain = text_encoder.without_adapter()
             is_due = True  # also before the first pass, since an earlier process may have left something
+            passed = dict[SpaceId, int]()
             while not stop.is_set():
                 if client is not None:
                     client.ledger.bind(graph)  # again, since other commands spend from the same limit
-                done, is_whole, outage = _one_pass(graph, plain, nothing, work, stop.is_set)
+                done, is_whole, outage = _one_pass(graph, plain, nothing, work, stop.is_set, passed)
                 for each in plain_and_adapted(text_encoder):
                     graphs.embed_all(graph.spaces(), graph, each)
                 if once or done != nothing:
@@ -147,14 +148,22 @@ def _one_pass(
     nothing: _Done,
     work: Callable[[Store, TextEncoder, SpaceId, Stopped], _Done],
     is_stopped: Stopped,
+    passed: dict[SpaceId, int],
 ) -> tuple[_Done, bool, LanguageModelError | RetrievalError | None]:
-    """(What was done, whether no space was erased meanwhile, the outage of a language model that ended the pass)."""
+    """(What was done, whether no space was erased meanwhile, the outage of a language model that ended the pass).
+
+    Spaces that stand as an earlier pass has left them, with the revision in ``passed``, are passed over.
+    """
     done, is_whole = nothing, True
     for space in graph.spaces():
         if is_stopped():
             break
         try:
+            if passed.get(space) == graph.revision(space):
+                continue
             done += work(graph, plain, space, is_stopped)
+            if not is_stopped():
+                passed[space] = graph.revision(space)
         except (UnknownNodeError, UnknownTurnError, UnknownSpaceError):  # erased meanwhile
             is_whole = False
         except StoppedError:
