@@ -76,9 +76,10 @@ class KnownTurns:
         if kept is None or kept.standing != standing:
             kept = self._read(space, standing, node_type, kept)
         with self._lock:
-            self._kept[key] = kept
-            self._kept.move_to_end(key)
-            while self._kept and sum(each.size for each in self._kept.values()) > self._most:
+            self._kept.pop(key, None)
+            if kept.size <= self._most:  # else it would put out all others, and itself
+                self._kept[key] = kept
+            while sum(each.size for each in self._kept.values()) > self._most:
                 self._kept.popitem(last=False)
             _, found = kept.found.get(name, (condition, None))
         if found is None:

@@ -342,3 +342,21 @@ def opened_store(place: Path) -> Store:
         for space in ("ana", "bo", "eve"):
             memory.add(**SALE | {"space": space})
     return Store(place / "memory.sqlite")
+
+
+def test_a_space_that_is_too_large_to_be_kept_puts_out_no_other(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(place) as memory:
+        memory.add_many([SALE | {"text": f"I sold boat {n}.", "turn_id": f"t{n}"} for n in range(20)])
+        ana, store, read = SpaceId("ana"), memory._graph, list[str | None]()
+        said_in = Store.said_in
+
+        def counted(self: Store, space: SpaceId, node_type: str | None = None, **options: Any) -> Any:
+            read.append(node_type)
+            return said_in(self, space, node_type, **options)
+
+        monkeypatch.setattr(Store, "said_in", counted)
+        known, standing = KnownTurns(store, most=25), store.standings([ana])[ana]
+        for _ in range(2):
+            for kind in (EPISODE, None):  # of all types there are more than are kept
+                known.satisfying(ana, standing, _of_even_turns, "even", kind)
+        assert read == [EPISODE, None, None]
