@@ -358,21 +358,28 @@ class Conversations(Database):
 
         With ``keys`` only those that have one of these keys.
         """
-        nodes, sources, turns = tables.nodes, tables.provenance, tables.turns
+        nodes, sources, turns = tables.nodes, tables.provenance, tables.turns.c
+        # Turns are read once, not once for each node.
         query = (
-            _said_by_node()
+            select(nodes.c.id, nodes.c.type, sources.c.turn_key)
             .join(sources, sources.c.node_key == nodes.c.key)
-            .join(turns, turns.c.key == sources.c.turn_key)
-            .add_columns(nodes.c.type)
             # concat("") keeps SQLite from using the index on space where keys are given.
             .where((nodes.c.space if keys is None else nodes.c.space.concat("")) == space, sources.c.worded)
         )
         query = query if node_type is None else query.where(nodes.c.type == node_type)
-        found: dict[NodeId, tuple[str, list[Said]]] = {}
+        of_turns = select(tables.turns).where(turns.space == space)
         with self._read() as connection:
-            rows = connection.execute(query) if keys is None else rows_in(connection, query, nodes.c.key, sorted(keys))
-            for row in rows:
-                found.setdefault(NodeId(row.id), (row.type, []))[1].append(said_of(row))
+            pairs: list[Any]
+            if keys is None:
+                pairs = [*connection.execute(query)]
+                said = {row.key: said_of(row) for row in connection.execute(of_turns)}
+            else:
+                pairs = [*rows_in(connection, query, nodes.c.key, sorted(keys))]
+                told = rows_in(connection, of_turns, turns.key, sorted({row.turn_key for row in pairs}))
+                said = {row.key: said_of(row) for row in told}
+        found: dict[NodeId, tuple[str, list[Said]]] = {}
+        for node, kind, turn in pairs:
+            found.setdefault(node, (kind, []))[1].append(said[turn])
         return {node: (kind, tuple(said)) for node, (kind, said) in found.items()}
 
     def expired(self, now: datetime, spaces: Sequence[SpaceId] | None = None) -> dict[SpaceId, list[TurnId]]:
