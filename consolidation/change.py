@@ -153,7 +153,8 @@ class ChangeBuilder:
 
     def _update(self, operation: UpdateNode) -> None:
         words, turn = self._wording.get(operation.id), self._turn
-        sources = tuple(dict.fromkeys((turn.turn_id, *operation.turn_ids)))
+        others = (each for each in operation.turn_ids if each in self._state.index)  # they may be forgotten
+        sources = tuple(dict.fromkeys((turn.turn_id, *others)))
         update = NodeUpdate(operation.id, add_provenance=sources)
         self._amend(update if words is None else self._reworded(update, words))
         self._derive(operation.id, sources)

@@ -2,7 +2,7 @@
 
 A category is represented by its prototype, the mean embedding of its members. Embeddings are centred on the mean of
 their speaker; otherwise categories would group speakers instead of subjects. Nodes that resemble no others have no
-category until similar ones come.
+category until similar ones come; of more than a thousand such nodes, those of about the same time are compared.
 """
 
 from __future__ import annotations

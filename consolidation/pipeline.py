@@ -46,7 +46,7 @@ def _refuse_other_than(builder: str | None, space: SpaceId, extractor: Extractor
     if builder not in (None, extractor.name):
         raise ConsolidationError(
             f"space {space!r} was built by {builder!r}, not {extractor.name!r}; a graph must not be built by two "
-            f"extractors: use {builder!r}, or another store"
+            f"extractors: use {builder!r}, or another store, or erase the space and build it again"
         )
 
 

@@ -39,9 +39,29 @@ def spelling_key(name: str) -> str:
 
 
 _IN_IE = frozenset(
-    {"movie", "cookie", "brownie", "smoothie", "hoodie", "zombie", "selfie", "calorie", "prairie", "genie", "rookie"}
+    {
+        "movie",
+        "cookie",
+        "brownie",
+        "smoothie",
+        "hoodie",
+        "zombie",
+        "selfie",
+        "calorie",
+        "prairie",
+        "genie",
+        "rookie",
+        "auntie",
+        "veggie",
+        "foodie",
+        "newbie",
+        "beanie",
+        "collie",
+        "pixie",
+        "bookie",
+    }
 )
-_AFTER_SIBILANT = re.compile(r"(?:ss|x|zz|ch|sh|[^aeo]us)es$")  # boxes, but houses and sizes
+_AFTER_SIBILANT = re.compile(r"(?:ss|x|[tz]z|paz|ch|sh|[^aeo]us|(?:ir|ell)is|\bgas)es$")  # boxes, but houses and sizes
 
 
 def _singular(word: str) -> str:

@@ -21,7 +21,10 @@ _KINDS = {EPISODE: "episodes", "reflection": "reflections"}  # all others are fa
 UNLIMITED = sys.maxsize
 # Six letters are a little more than a token of the usual vocabularies, so a long word counts as several tokens. Of
 # scripts without blanks between words, a letter is about one.
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u312f\u3400-\u9fff\uac00-\ud7af"
+    "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
 _TOKEN = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]{{1,6}}|[^\w\s]")
 
 

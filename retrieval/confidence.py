@@ -141,7 +141,13 @@ class ConfidentRetriever(WrappingRetriever):
         found = self._retriever.retrieve(query, space, as_of=as_of, top_k=max(top_k, READ))
         judged = as_judged(found.hits)
         if self._odds is None:  # a search for more hits of the same question tells nothing new
-            self._odds = self._judged(query, space, sorted(judged, key=lambda hit: -hit.score))
+            ranked = sorted(judged, key=lambda hit: -hit.score)
+            for start in range(0, len(ranked), READ):  # the best of which any may be shown
+                best = ranked[start : start + READ]
+                features = features_of(query, best, self._speakers_of(space, [hit.node_id for hit in best]))
+                if features is not None:
+                    self._odds = log_odds(features)
+                    break
             self.confidence = 0.0 if self._odds is None else probability(self._odds)
         if self._odds is None or not found.hits:
             return replace(found, hits=found.hits[:top_k])
@@ -151,15 +157,6 @@ class ConfidentRetriever(WrappingRetriever):
             for rank, (hit, same) in enumerate(zip(found.hits[:top_k], judged, strict=False))
         ]
         return replace(found, hits=tuple(hits))
-
-    def _judged(self, query: str, space: SpaceId, ranked: Sequence[Hit]) -> float | None:
-        """The logarithm of the odds by the best hits of which any may be shown; None if none may."""
-        for start in range(0, len(ranked), READ):
-            best = ranked[start : start + READ]
-            features = features_of(query, best, self._speakers_of(space, [hit.node_id for hit in best]))
-            if features is not None:
-                return log_odds(features)
-        return None
 
     def _of_hit(self, rank: int, distance: float) -> float:
         assert self._odds is not None

@@ -59,6 +59,7 @@ class AsyncMemory:
     def __init__(self, make: Callable[[], Memory], *, threads: int = 2) -> None:
         self._make = make
         self._memory: Memory | None = None
+        self._closing: Future[None] | None = None
         self._num_threads = threads
 
     @classmethod
@@ -67,6 +68,8 @@ class AsyncMemory:
         return cls(partial(Memory.open, path, **options))
 
     async def __aenter__(self) -> Self:
+        if self._closing is not None:
+            await asyncio.wait([asyncio.wrap_future(self._closing)])
         # Made here, so that the block can be entered again after it has ended.
         self._threads = ThreadPoolExecutor(self._num_threads, thread_name_prefix="memory")
         self._changing = ThreadPoolExecutor(1, thread_name_prefix="memory-changes")
@@ -95,13 +98,19 @@ class AsyncMemory:
 
     async def _end(self, close: Callable[[Memory], None]) -> None:
         memory, self._memory = self._memory, None
-        if memory is None:
+        if memory is not None:
+            # After the changes that wait, also if whoever waits for this is cancelled.
+            threads, self._closing = self._threads, self._changing.submit(close, memory)
+            self._closing.add_done_callback(lambda _: threads.shutdown(wait=False))
+            self._changing.shutdown(wait=False)
+        closing = self._closing
+        if closing is None:
             return  # closed before, such as within its block
-        # After the changes that wait, also if whoever waits for this is cancelled.
-        closing = self._changing.submit(close, memory)
-        closing.add_done_callback(lambda _: self._threads.shutdown(wait=False))
-        self._changing.shutdown(wait=False)
-        await asyncio.shield(asyncio.wrap_future(closing))
+        try:
+            await asyncio.shield(asyncio.wrap_future(closing))
+        finally:
+            if closing.done():
+                self._closing = None
 
     async def call(self, function: Callable[[Memory], _Result], *, changes: bool = False) -> _Result:
         """Run a function on the memory in one thread, for several calls that belong together; returns its result.

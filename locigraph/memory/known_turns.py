@@ -31,7 +31,7 @@ class _Kept:
     @property
     def size(self) -> int:
         """The room that it takes, in nodes."""
-        return len(self.nodes) + _NODES_A_FILTER * max(0, len(self.found) - 1)
+        return len(self.nodes) + min(_NODES_A_FILTER, len(self.nodes)) * max(0, len(self.found) - 1)
 
 
 def _satisfying(nodes: _Nodes, condition: Condition) -> frozenset[NodeId]:

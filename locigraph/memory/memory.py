@@ -788,10 +788,19 @@ class Memory:
                 reranker.read_ahead(unread.texts)
 
     def _searched(self, asking: AskedQuestion, reranker: Reranker | None = None) -> Recalled:
+        from locigraph.training.errors import StaleEmbeddingsError
+
         with self._seeing(asking.space, asking.scope):
-            asked = self._parts.asked(asking)
-            with self._parts.retriever(asked, asking.strategy, asking.queries) as (name, retriever, notes):
-                return self._found(asking, asked, name, retriever, notes, reranker)
+            asked, strategy, why = self._parts.asked(asking), asking.strategy, ""
+            try:
+                with self._parts.retriever(asked, strategy, asking.queries) as (name, retriever, notes):
+                    return self._found(asking, asked, name, retriever, notes, reranker)
+            except StaleEmbeddingsError as error:  # another process has put another checkpoint in use
+                if strategy is not None:
+                    raise
+                why = f"v1 answered, since v2 cannot be used: {error}"
+            with self._parts.retriever(asked, "v1", asking.queries) as (name, retriever, notes):
+                return self._found(asking, asked, name, retriever, [*notes, why], reranker)
 
     def _found(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from functools import partial, reduce
 from typing import TYPE_CHECKING, TypeVar
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _TURNS_KEPT = 10_000
 # v2 does not search descriptions, so it waits for their index only if more rows than this are due.
 _DUE_AT_MOST = 1_000
-_LIMITED_AT_MOST = 100  # spaces of which a search is limited to what a filter admits
+_LIMITED_AT_MOST = 20  # spaces of which a search is limited to what a filter admits
 _TRIES = 5
 _Result = TypeVar("_Result")
 
@@ -199,7 +199,10 @@ class Parts:
         if self.has_forgotten or self.graph.outbox_size() or (self.graph.changed_spaces() and self.live() is not None):
             self.drain()
             if self.live() is not None:
-                self._with_checkpoint_in_use(lambda embeddings: embeddings.update())
+                from locigraph.training.errors import StaleEmbeddingsError
+
+                with suppress(StaleEmbeddingsError):  # what is due stays listed for who uses the other checkpoint
+                    self._with_checkpoint_in_use(lambda embeddings: embeddings.update())
             self.has_forgotten = False
 
     def due_spaces(self) -> int:
@@ -362,16 +365,19 @@ class Parts:
         except StaleEmbeddingsError:
             if self._checkpoint != DEFAULT:
                 raise
-            self._embeddings = self._questions = None
+            questions, self._embeddings, self._questions = self._questions, None, None
             if self.require_live().version == embeddings.version:
+                # The store does not remember the other one yet. A new object would put the old one in use again.
+                self._embeddings, self._questions = embeddings, questions
                 raise
         return work(self.require_live())
 
     def ready(self, asked: AskedSpaces) -> Retriever | None:
         """v2 over spaces that are held in memory and stand as when they were last brought up to date; else None."""
-        if self._embeddings is None or self.is_readonly:
+        embeddings = self._embeddings  # which another thread may replace
+        if embeddings is None or self.is_readonly:
             return None
-        collection = self._embeddings.held(asked.standings)
+        collection = embeddings.held(asked.standings)
         return None if collection is None else self._v2(asked, collection)
 
     def _v2(self, asked: AskedSpaces, collection: GraphVectors) -> Retriever:
@@ -395,7 +401,8 @@ class Parts:
             outcome(lambda: self.questions.encode_queries(questions))
 
     def _made(self, parts: SearchParts, row: Strategy) -> Retriever:
-        if self.is_readonly:
+        # An index that is named may be another store's own; one beside a deleted store is taken over.
+        if self.is_readonly or (row.searches_graph_embeddings and self._index_settings.uri is not None):
             return made(parts, row)
         for _ in range(_TRIES):
             try:

@@ -87,6 +87,7 @@ def test_tokens_are_runs_of_six_letters_and_single_signs() -> None:
     assert count_tokens("") == 0
     assert count_tokens("私は泳ぐ。") == 5  # scripts without blanks between words have about a token a letter
     assert count_tokens("안녕 swimming") == 4
+    assert count_tokens("ｶﾀｶﾅ 〇々") == 6
 
 
 def test_lines_stand_in_time_order_with_day_and_source() -> None:

@@ -173,17 +173,16 @@ def test_a_memory_is_closed_though_nobody_waits_for_it_any_longer(place: Path) -
         await asyncio.sleep(0)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(memory.close(), 0.05)
+        closing, entering = asyncio.create_task(memory.close()), asyncio.create_task(memory.__aenter__())
+        await asyncio.sleep(0.05)
+        assert not closing.done()
+        assert not entering.done()
         may_end.set()
         assert await working
-        deadline = monotonic() + 10
-        while monotonic() < deadline:
-            try:
-                async with opened(place) as again:
-                    assert await again.spaces() == []
-                    return
-            except LocigraphError:  # it is being closed
-                await asyncio.sleep(0.01)
-        raise AssertionError("it is still open")
+        await closing
+        again = await entering
+        assert await again.spaces() == []
+        await again.close()
 
     asyncio.run(work())
 

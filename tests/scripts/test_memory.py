@@ -43,12 +43,14 @@ from locigraph.kg.types import Node, SpaceId, Turn, TurnId
 from locigraph.memory import Recalled
 from locigraph.memory.parts import Parts
 from locigraph.retrieval.errors import IndexUnavailableError, TextEncoderError
+from locigraph.retrieval.index.graph_collections import GRAPH_ALIAS
 from locigraph.retrieval.index.milvus_collection import Collection
 from locigraph.scripts.commands.memory.explain import explain
 from locigraph.scripts.commands.memory.forget import forget
 from locigraph.scripts.commands.memory.show import show
 from locigraph.scripts.commands.memory.spaces import spaces
 from locigraph.training.checkpoint import load_checkpoint
+from locigraph.training.errors import StaleEmbeddingsError
 from locigraph.training.live_embeddings import LiveEmbeddings
 from locigraph.training.pseudo_questions import questions_about
 from tests.consolidation.stub_server import Stub, extracted, stub_server
@@ -1358,6 +1360,25 @@ def test_the_index_of_a_deleted_store_stands_in_the_way_of_no_question(place: Pa
     with opened(place) as memory:
         memory.add(**SALE | {"text": "I bought a violin."})
         assert memory.recall("violin", space="ana")[0].text == "Ana: I bought a violin."
+
+
+def test_with_a_named_checkpoint_v1_answers_once_a_refresh_beside_it_has_put_another_in_use(place: Path) -> None:
+    with opened(place) as memory:
+        memory.add(**SALE)
+        memory.recall("Who bought the bike?", space="ana")
+        parts = memory._parts
+        other = small_checkpoint(seed=7, text_encoder=memory._encoder.model_id, text_dim=parts.checkpoint().text_dim)
+        LiveEmbeddings(parts.graph, parts.index(), other, memory._encoder).refresh()
+        in_use = parts.index().alias_target(GRAPH_ALIAS)
+        memory.add(**SALE | {"text": "I sold the canoe to Tim."})
+        for _ in range(2):
+            found = memory.recall("Who bought the canoe?", space="ana")
+            assert found.strategy == "v1"
+            assert "another process has put graph embeddings" in found.notes[0]
+            assert found[0].text == "Ana: I sold the canoe to Tim."
+            with pytest.raises(StaleEmbeddingsError, match="open the memory again"):
+                memory.recall("Who bought the canoe?", space="ana", strategy="v2")
+        assert parts.index().alias_target(GRAPH_ALIAS) == in_use
 
 
 def test_a_memory_goes_on_with_the_checkpoint_that_a_refresh_beside_it_has_put_in_use(place: Path) -> None:

@@ -159,11 +159,12 @@ def _one_pass(
         if is_stopped():
             break
         try:
-            if passed.get(space) == graph.revision(space):
+            before = graph.revision(space)
+            if passed.get(space) == before:
                 continue
             done += work(graph, plain, space, is_stopped)
-            if not is_stopped():
-                passed[space] = graph.revision(space)
+            if not is_stopped() and graph.revision(space) == before:  # others may have changed it meanwhile
+                passed[space] = before
         except (UnknownNodeError, UnknownTurnError, UnknownSpaceError):  # erased meanwhile
             is_whole = False
         except StoppedError:

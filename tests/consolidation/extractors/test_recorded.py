@@ -85,6 +85,18 @@ def test_all_turns_of_a_fact_that_is_recorded_again_are_its_sources(tmp_path: Pa
         assert sum(edge.label == "DERIVED_FROM" for edge in store.relations(source.space)) == 3
 
 
+def test_a_further_turn_of_a_fact_that_is_recorded_again_may_be_forgotten(tmp_path: Path) -> None:
+    facts = (RecordedItem("Ann sails", (T0,)), RecordedItem("Ann sails", (T1, T2)))
+    source = conversation(facts=facts)
+    with Store(tmp_path / "graph.sqlite") as store:
+        store.append_turns(source.turns)
+        store.forget(source.space, [T1])
+        encoder = FakeEncoder()
+        Consolidator(store, RecordedExtractor([source]), encoder, HybridContext(store, encoder)).run(source.space)
+        (fact,) = store.nodes(source.space, types=["knowledge_node"])
+        assert {*fact.provenance} == {T0, T2}
+
+
 def test_a_turn_may_be_the_last_of_all_facts_of_its_session(tmp_path: Path) -> None:
     source = conversation(facts=tuple(RecordedItem(f"Fact {number}", (T0, T2)) for number in range(99)))
     with Store(tmp_path / "graph.sqlite") as store:
