@@ -119,7 +119,8 @@ def _sentence(
     dated = {str(number) for day in days for number in (day.year, day.month, day.day)} if is_dated else set[str]()
     for word in _WORD.findall(form.text):
         is_number = word[0].isdigit() or word.casefold() in _COUNTS
-        is_name = word[0].isupper() and word.casefold() not in STOP_WORDS  # such as "She" where a sentence begins
+        # "She" where a sentence begins is none, but "May" is.
+        is_name = word[0].isupper() and (word.casefold() not in STOP_WORDS or word.casefold() in MONTHS)
         if (is_number and word.lstrip("0") in dated) or word.casefold() in months:
             continue
         if (is_number or is_name) and word.casefold() not in said:

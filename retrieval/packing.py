@@ -104,6 +104,9 @@ class Told(NamedTuple):
     day: date | None
 
 
+_NEVER = Told((sys.maxsize, 0), None)  # of what no known turn says
+
+
 class Dates(Protocol):
     """Knows when what hits contain was said, and how long it held."""
 
@@ -159,9 +162,6 @@ def _candidates(hits: Sequence[Hit], dates: Dates, order: Sequence[NodeId] | Non
         key = given.get(hit.node_id, len(given)), first.place, hit.type != EPISODE, hit.node_id
         candidates.append(_Candidate(line, _measured(line)[1:], key))
     return candidates
-
-
-_NEVER = Told((sys.maxsize, 0), None)  # of what no known turn says
 
 
 def _shortened(candidates: Sequence[_Candidate], excerpts: Excerpts, budget: Budget) -> list[_Candidate]:

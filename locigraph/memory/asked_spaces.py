@@ -212,6 +212,8 @@ class AskedSpaces:
 
 
 class _AskedDates:
+    """Reads the dates of what hits contain, and of nothing else, from the store."""
+
     def __init__(self, graph: Store, asked: AskedSpaces, as_of: datetime | None) -> None:
         self._graph, self._asked, self._as_of = graph, asked, as_of
 

@@ -346,9 +346,8 @@ class Parts:
 
     def _embeddings_of(self, asked: AskedSpaces) -> GraphVectors:
         """The graph embeddings of some spaces, up to date."""
-        embeddings = self.require_live()
         if self.is_readonly:
-            return embeddings.readable(asked.spaces)
+            return self.require_live().readable(asked.spaces)
         return self._with_checkpoint_in_use(lambda embeddings: embeddings.current(asked.standings))
 
     def _with_checkpoint_in_use(self, work: Callable[[LiveEmbeddings], _Result]) -> _Result:
