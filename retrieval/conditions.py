@@ -57,11 +57,6 @@ def spoken_by(speakers: Iterable[str]) -> Condition:
     return lambda said, kind: normalised("NFC", said.speaker) in names
 
 
-def both(one: Condition, other: Condition) -> Condition:
-    """The condition that both hold."""
-    return lambda said, kind: one(said, kind) and other(said, kind)
-
-
 class _Parser:
     def __init__(self) -> None:
         self._left = _MOST_CONDITIONS
@@ -72,7 +67,7 @@ class _Parser:
             raise LocigraphError(f"{where} is {shortened(given)}; expected an object of conditions")
         if depth > _DEEPEST:
             raise LocigraphError(f"{where} is nested more than {_DEEPEST} deep")
-        return _all([self._condition(str(key), value, f"{where}.{key}", depth) for key, value in given.items()])
+        return all_of([self._condition(str(key), value, f"{where}.{key}", depth) for key, value in given.items()])
 
     def _condition(self, key: str, value: object, where: str, depth: int) -> Condition:
         self._left -= 1
@@ -85,7 +80,7 @@ class _Parser:
             if not isinstance(value, Sequence) or isinstance(value, str) or not value:
                 raise LocigraphError(f"{where} is {shortened(value)}; expected a list of objects of conditions")
             parts = [self.conditions(each, f"{where}[{at}]", depth + 1) for at, each in enumerate(value)]
-            return _all(parts) if key == "$and" else lambda said, kind: any(part(said, kind) for part in parts)
+            return all_of(parts) if key == "$and" else lambda said, kind: any(part(said, kind) for part in parts)
         if key.startswith("$") and key not in _OWN:
             known = [*_OWN, *_JOINED]
             raise LocigraphError(f"{where}: {key!r} is not known{nearest(key, known)}; known: {', '.join(known)}")
@@ -159,7 +154,8 @@ def _held(said: Said, key: str) -> Scalar | None:
     return None if value is None else _in_utc(value)
 
 
-def _all(parts: Sequence[Condition]) -> Condition:
+def all_of(parts: Sequence[Condition]) -> Condition:
+    """The condition that all of these hold."""
     return parts[0] if len(parts) == 1 else lambda said, kind: all(part(said, kind) for part in parts)
 
 

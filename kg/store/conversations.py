@@ -26,12 +26,15 @@ from locigraph.kg.types import ANYBODY, UNSTORABLE, NodeId, Replacement, Said, S
 _KNOWN = select(tables.spaces.c.space).where(tables.spaces.c.space == bindparam("space"))
 
 
+_TURNS = tables.turns.c
+#: What ``said_of`` reads of a turn, which leaves out its words.
+_SAID = (
+    _TURNS.turn_id, _TURNS.session_id, _TURNS.speaker, _TURNS.spoken_at, _TURNS.metadata, _TURNS.expires_at,
+)  # fmt: skip
+
+
 def _said_by_node() -> Select[Any]:
-    turns = tables.turns.c
-    return select(
-        tables.nodes.c.id, turns.turn_id, turns.session_id, turns.speaker, turns.spoken_at, turns.metadata,
-        turns.expires_at,
-    )  # fmt: skip
+    return select(tables.nodes.c.id, *_SAID)
 
 
 @cache
@@ -367,16 +370,15 @@ class Conversations(Database):
             .where((nodes.c.space if keys is None else nodes.c.space.concat("")) == space, sources.c.worded)
         )
         query = query if node_type is None else query.where(nodes.c.type == node_type)
-        of_turns = select(tables.turns).where(turns.space == space)
+        of_turns = select(turns.key, *_SAID).where(turns.space == space)
         with self._read() as connection:
-            pairs: list[Any]
             if keys is None:
-                pairs = [*connection.execute(query)]
-                said = {row.key: said_of(row) for row in connection.execute(of_turns)}
+                pairs: list[Any] = [*connection.execute(query)]
+                told: Iterable[Any] = connection.execute(of_turns)
             else:
                 pairs = [*rows_in(connection, query, nodes.c.key, sorted(keys))]
                 told = rows_in(connection, of_turns, turns.key, sorted({row.turn_key for row in pairs}))
-                said = {row.key: said_of(row) for row in told}
+            said = {row.key: said_of(row) for row in told}
         found: dict[NodeId, tuple[str, list[Said]]] = {}
         for node, kind, turn in pairs:
             found.setdefault(node, (kind, []))[1].append(said[turn])

@@ -107,21 +107,25 @@ def _check(settings: ModelSettings, max_tokens: int | None, max_cost: float | No
     for name, value in ((f"{option}.timeout_s", settings.timeout_s), (f"{option}.deadline_s", settings.deadline_s)):
         if not value > 0:
             raise LocigraphError(f"{name} is {value}; expected a number of seconds above 0")
-    scribe, concurrency = ScribeSettings(), 1
-    if isinstance(settings, LLMSettings):
-        scribe, concurrency = settings.scribe, settings.concurrency
-    if concurrency < 1:
-        raise LocigraphError(f"{option}.concurrency is {concurrency}; expected 1 or more conversations at a time")
-    prices = [settings.input_price, settings.output_price, scribe.input_price, scribe.output_price]
+    if isinstance(settings, LLMSettings) and settings.concurrency < 1:
+        raise LocigraphError(
+            f"{option}.concurrency is {settings.concurrency}; expected 1 or more conversations at a time"
+        )
+    prices = _prices_of(settings)
     if any(price is not None and not 0 <= price < float("inf") for price in prices):
         raise LocigraphError(f"the prices of {option} are {prices}; expected 0 or more per million tokens")
     if max_cost is not None:
         _require_prices(settings, f"{of_limits}max_cost", max_cost, option)
 
 
-def _require_prices(settings: ModelSettings, limit: str, max_cost: float, option: str) -> None:
+def _prices_of(settings: ModelSettings) -> list[float | None]:
+    """The prices of input and output; the scribe's are None where it costs what the architect does."""
     scribe = settings.scribe if isinstance(settings, LLMSettings) else ScribeSettings()
-    if not any([settings.input_price, settings.output_price, scribe.input_price, scribe.output_price]):
+    return [settings.input_price, settings.output_price, scribe.input_price, scribe.output_price]
+
+
+def _require_prices(settings: ModelSettings, limit: str, max_cost: float, option: str) -> None:
+    if not any(_prices_of(settings)):
         raise LocigraphError(
             f"{limit} is {max_cost}, but {option}.input_price and {option}.output_price are 0; set the prices"
         )

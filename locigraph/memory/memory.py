@@ -38,7 +38,7 @@ from locigraph.memory.asked_question import AskedQuestion
 from locigraph.memory.asked_spaces import AskedSpaces, named_spaces
 from locigraph.memory.closable_lock import ClosableLock
 from locigraph.memory.overview import Overview, overview_of
-from locigraph.memory.parts import Parts
+from locigraph.memory.parts import Parts, why_v1
 from locigraph.memory.profile import Profile, profile_of
 from locigraph.memory.profile import worded as worded_profile
 from locigraph.memory.rebuilt_spaces import RebuiltSpaces
@@ -791,14 +791,14 @@ class Memory:
         from locigraph.training.errors import StaleEmbeddingsError
 
         with self._seeing(asking.space, asking.scope):
-            asked, strategy, why = self._parts.asked(asking), asking.strategy, ""
+            asked = self._parts.asked(asking)
             try:
-                with self._parts.retriever(asked, strategy, asking.queries) as (name, retriever, notes):
+                with self._parts.retriever(asked, asking.strategy, asking.queries) as (name, retriever, notes):
                     return self._found(asking, asked, name, retriever, notes, reranker)
             except StaleEmbeddingsError as error:  # another process has put another checkpoint in use
-                if strategy is not None:
+                if asking.strategy is not None:
                     raise
-                why = f"v1 answered, since v2 cannot be used: {error}"
+                why = why_v1(str(error))
             with self._parts.retriever(asked, "v1", asking.queries) as (name, retriever, notes):
                 return self._found(asking, asked, name, retriever, [*notes, why], reranker)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from locigraph.assembly import defaults, opening
@@ -22,7 +22,7 @@ from locigraph.memory.asked_question import AskedQuestion
 from locigraph.memory.asked_spaces import AskedSpaces, named_spaces
 from locigraph.memory.known_nodes import KnownNode, KnownNodes
 from locigraph.memory.known_turns import KnownTurns
-from locigraph.retrieval.conditions import both, spoken_by
+from locigraph.retrieval.conditions import all_of, spoken_by
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.protocols import GraphVectors, Retriever
 
@@ -45,6 +45,11 @@ _DUE_AT_MOST = 1_000
 _LIMITED_AT_MOST = 20  # spaces of which a search is limited to what a filter admits
 _TRIES = 5
 _Result = TypeVar("_Result")
+
+
+def why_v1(reason: str) -> str:
+    """The note for a caller who gets v1's answer instead of v2's."""
+    return f"v1 answered, since v2 cannot be used: {reason}"
 
 
 class Parts:
@@ -142,7 +147,7 @@ class Parts:
         conditions = [each for each in (asking.condition, None if speakers is None else spoken_by(speakers)) if each]
         if not conditions or len(asked.spaces) > _LIMITED_AT_MOST:
             return retriever
-        condition, name = reduce(both, conditions), f"{asking.filter_name} {speakers}"
+        condition, name = all_of(conditions), f"{asking.filter_name} {speakers}"
 
         def satisfying(node_type: str | None) -> frozenset[NodeId]:
             found = {
@@ -322,7 +327,7 @@ class Parts:
         if strategy is not None:
             return strategy_named(strategy), [], None
         read, reason = self._for_v2(asked.spaces)
-        notes = [f"v1 answered, since v2 cannot be used: {reason}"] if reason else []
+        notes = [why_v1(reason)] if reason else []
         return STRATEGIES["v1" if reason else "v2"], notes, read
 
     def _bring_index_up_to_date(self, row: Strategy, asked: AskedSpaces) -> None:

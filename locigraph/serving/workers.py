@@ -83,17 +83,14 @@ def run_workers(count: int, work: Callable[[socket.socket], None], listener: soc
                     if is_stopping:
                         continue
                     is_soon = time.monotonic() - began.pop(worker) < _SOON_S
-                    if worker.exitcode == _REFUSED and not has_served:  # another would say the same
+                    is_refused = worker.exitcode == _REFUSED
+                    if is_refused and not has_served:  # another would say the same
                         code = _REFUSED
                         stop()
                         continue
                     has_served = has_served or not is_soon
-                    if worker.exitcode == _REFUSED:  # a server is away; those that serve go on
-                        log.error("worker %s could not start and is replaced", worker.pid)
-                        time.sleep(_PAUSE_S * _MOST_AT_ONCE)
-                        start()
-                        continue
-                    at_once = at_once + 1 if is_soon else 0
+                    if not is_refused:  # else a server is away, and those that serve go on
+                        at_once = at_once + 1 if is_soon else 0
                     if at_once == _MOST_AT_ONCE:
                         log.error(
                             "worker %s ended with exit code %s, the %sth at once", worker.pid, worker.exitcode, at_once
@@ -102,7 +99,7 @@ def run_workers(count: int, work: Callable[[socket.socket], None], listener: soc
                         stop()
                         continue
                     log.error("worker %s ended with exit code %s and is replaced", worker.pid, worker.exitcode)
-                    time.sleep(at_once * _PAUSE_S)
+                    time.sleep((_MOST_AT_ONCE if is_refused else at_once) * _PAUSE_S)
                     start()
         finally:
             del os.environ[METRICS_FOLDER]
