@@ -36,9 +36,9 @@ servers: $(READY)
 servers-stop:
 	@$(BIN)/python -m tests.servers stop
 
-# The tests of the store, the index and of several processes, on these servers.
+# The tests of the store, the index and of several processes, on these servers; they mostly wait, so more run at once.
 test-servers: servers
-	$(BIN)/python -m pytest -m servers; code=$$?; $(MAKE) servers-stop; exit $$code
+	$(BIN)/python -m pytest -m servers -n 4 --dist worksteal; code=$$?; $(MAKE) servers-stop; exit $$code
 
 # The tests that take minutes each: the whole tutorial, killed trainings, several devices.
 test-slow: $(READY)
