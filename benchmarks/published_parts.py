@@ -3,8 +3,9 @@
     locigraph build --corpus.path locomo10.json --corpus.format locomo --consolidation recorded --store graph.sqlite
     python -m benchmarks.published_parts --corpus locomo10.json --format locomo --store graph.sqlite --output parts.json
 
-GAAMA without PageRank, MAGMA without its search, AssoMem with each signal off or alone, without clues, and with learnt
-weights. The weights are learnt in five folds by conversation, from the training conversations of each fold alone.
+GAAMA without PageRank, MAGMA without its search, AssoMem with each signal off or alone, with the search for clues, and
+with learnt weights. The weights are learnt in five folds by conversation, from the training conversations of each fold
+alone.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def rows(
 
     assomem = partial(AssoMemRetriever, load, encoder)
     yield "assomem", "as it is: fixed weights .6/.3/.1", recalls(assomem(), questions)
-    yield "assomem", "without clues: all memories are candidates", recalls(assomem(clues=None), questions)
+    yield "assomem", "with clues: candidates are the memories of the best 100", recalls(assomem(clues=100), questions)
     for number, name in enumerate(SIGNALS):
         others = _kept(*(at for at in range(len(SIGNALS)) if at != number))
         yield "assomem", f"without {name}", recalls(assomem(weights=others), questions)

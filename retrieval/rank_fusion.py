@@ -7,9 +7,10 @@ from typing import TypeVar
 
 #: ``rrf_k`` of the paper, which most systems use.
 USUAL_RRF_K = 60
-#: ``rrf_k`` of v1, and for fusing the rankings of several queries. Chosen on the bundled corpus `threads`, on both of
-#: its graphs, together with the depth of v1 (docs/experiments/history.md, 2026-11-22). With so few rankings the usual
-#: 60 gives the first rank hardly more weight than the twentieth, and costs v1 .02 to .04 of recall@10.
+#: ``rrf_k`` of v1, of the published memories that fuse rankings, and for fusing the rankings of several queries. Chosen
+#: on the bundled corpus `threads`, on both of its graphs, together with the depth of v1 (docs/experiments/history.md,
+#: 2026-11-22). With so few rankings the usual 60 gives the first rank hardly more weight than the twentieth, and costs
+#: v1 .02 to .04 of recall@10.
 FEW_RRF_K = 2
 #: Weight of v1's ANN arm when its text encoder has an adapter. Chosen with the adapter of 2026-11-24, not today's, on
 #: the conversations of the bundled corpus `threads` that it was not trained on (``python -m benchmarks.fusion``,

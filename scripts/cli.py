@@ -325,7 +325,7 @@ def _tables(words: Sequence[str]) -> dict[str, str]:
         from locigraph.training.config import Settings
 
         marks["<variants>"] = "; ".join(variants_of(Settings()))  # a name may contain a comma
-    if any(word in words for word in ("train", "evaluate", "transfer", "ablate", "search", "demo")):
+    if any(word in words for word in ("train", "evaluate", "transfer", "ablate", "demo")):
         # These import torch.
         from locigraph.gnn.encoders import GRAPH_ENCODERS
         from locigraph.training.objectives import LOSSES

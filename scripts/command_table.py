@@ -38,7 +38,7 @@ class Command:
 
 #: Heading of each room in ``locigraph --help``.
 ROOMS = {"memory": "keep and ask a memory", "training": "train", "research": "measure and compare"}
-_RESEARCH = ("matplotlib", "optuna")
+_RESEARCH = ("matplotlib",)
 _QUESTION = ("question", "What to look for.")
 COMMANDS = Table(
     "command",
@@ -103,12 +103,6 @@ COMMANDS = Table(
             "ablate",
             "research",
             "measure what each part of the model contributes: train again with one part changed",
-            needs=_RESEARCH,
-        ),
-        Command(
-            "search",
-            "research",
-            "choose hyper-parameters on validation conversations, inside each fold",
             needs=_RESEARCH,
         ),
         Command("transfer", "research", "train on some corpora and test on others"),

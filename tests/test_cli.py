@@ -107,17 +107,13 @@ BAD_CALLS = {
     ),
     "no cosine to classify by": (["classify", "--once", "--threshold", "5"], ["threshold is 5.0; expected a cosine"]),
     "folds of nothing to ablate": (["ablate", "--folds", "0"], ["folds is 0; expected 2 to 8"]),
-    "folds of nothing to search": (["search", "--folds", "0"], ["folds is 0; expected 2 to 8"]),
     "a list that does not end": (["evaluate", "--strategies", '["v1"'], ["""strategy '["v1"' is not known"""]),
     "a list of lists": (["evaluate", "--strategies", '[["v1"]]'], ["""'[["v1"]]' is not a list of names; separate"""]),
     "a configuration that is not there": (
         ["build", "--corpus", "absent.jsonl"],
         ["--corpus takes a configuration file", "name conversations with --corpus.path absent.jsonl"],
     ),
-    "a question for another command": (
-        ["search", "Which ride?", "--space", "x"],
-        ["to ask a memory, run locigraph recall"],
-    ),
+    "a question for a command by another name": (["search", "Which ride?"], ["did you mean 'recall'?"]),
     "a command by another name": (["delete"], ["unknown command 'delete'; did you mean 'forget'?"]),
     "a list by another name": (["list"], ["did you mean 'spaces'?"]),
     "a conversation that is not there": (
@@ -161,9 +157,8 @@ BAD_CALLS = {
     "no pair to compare": (["compare", "--pairs", "[]"], ["nothing to do; name comparisons with --pairs"]),
     "less than no validation": (["train", "--validation", "-1"], ["validation is -1"]),
     "no training at all": (["evaluate", "--seeds", "0"], ["seeds is 0"]),
-    "a search without a trial": (["search", "--trials", "0"], ["trials is 0; expected at least 1"]),
     "a checkpoint that is not there": (["average", "--checkpoints", "one,two"], ["one: no checkpoint found there"]),
-    "a search nobody made": (["search", "--validation", "0"], ["validation is 0"]),
+    "ablations that nothing chooses among": (["ablate", "--validation", "0"], ["validation is 0"]),
     "unwritable output": (["evaluate", "--output", "/dev/null/x"], ["/dev/null"]),
     "corrections of another format": (["build", "--corpus.corrections", "x.jsonl"], ["corrections", "locomo"]),
     "a baseline not run": (["evaluate", "--strategies", "v1,v2", "--baselines", "sum"], ["baselines is 'sum'", "(v1)"]),
@@ -475,10 +470,8 @@ def test_a_text_encoder_is_adapted_on_one_corpus_and_tested_on_another(
         rankings.setdefault(line["strategy"], []).append(line["ranking"])
     for name in ("v1", "sum", "dense"):
         assert rankings[name] != rankings[f"{name}-adapted"]
-    for command in ("ablate", "search"):
-        known = [command, "--corpus.path", "learn.jsonl", "--folds", "2", *adapted]
-        code, _, error = run(capsys, *known)
-        assert_one_line_and_code_2(code, error, "encoder.adapter", "was trained or validated on space")
+    code, _, error = run(capsys, "ablate", "--corpus.path", "learn.jsonl", "--folds", "2", *adapted)
+    assert_one_line_and_code_2(code, error, "encoder.adapter", "was trained or validated on space")
 
     code, _, error = run(capsys, "build", "--corpus.path", "tested.jsonl", "--store", "tested.sqlite", *adapted)
     assert code == 0, error

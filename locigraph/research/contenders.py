@@ -238,7 +238,7 @@ CONTENDERS: Table[Contender] = Table(
             ),
             Contender(
                 "tempr",
-                "TEMPR: meaning, words, spreading activation and time fused by RRF with the constant 60",
+                "TEMPR: meaning, words, spreading activation and time fused by RRF",
                 _tempr,
                 has_adapted=True,
             ),

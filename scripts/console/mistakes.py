@@ -29,6 +29,7 @@ COMMANDS = {
     "remove": "forget",
     "ask": "recall",
     "query": "recall",
+    "search": "recall",
     "add": "build",
     "list": "spaces",
     "version": "--version",
@@ -147,8 +148,6 @@ def _unknown(words: str, parser: ArgumentParser) -> str:
     if any(action.dest == "question" for action in parser._actions):
         example = f'{parser.prog} "What is it?" ...'
         return f"{shortened(words)} follows the question; put the whole question in quotes: {example}"
-    if parser.prog.endswith(" search"):
-        return "search chooses hyper-parameters; to ask a memory, run locigraph recall 'What is it?' --space NAME"
     name = next((name for name in ("--space", "--corpus.path") if name in options), "--NAME")
     value = shortened(words)
     return f"{value} does not belong to an option; put the name of an option before it: {name} {value}"

@@ -1,12 +1,11 @@
 """Experiments that are stopped: the same command again must end with the results of one that was never stopped.
 
-Trainings, evaluations, ablations, searches and transfers of a few seconds, over four conversations. They are stopped in
+Trainings, evaluations, ablations and transfers of a few seconds, over four conversations. They are stopped in
 the ways of ``cuts``, at a call that writes or anywhere.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import json
 import random
@@ -24,7 +23,6 @@ from locigraph.assembly.settings import CorpusSettings, EncoderSettings, GraphSe
 from locigraph.scripts.commands.memory.build import build
 from locigraph.scripts.commands.research.ablate import ablate
 from locigraph.scripts.commands.research.evaluate import evaluate
-from locigraph.scripts.commands.research.search import search
 from locigraph.scripts.commands.research.transfer import transfer
 from locigraph.scripts.commands.training.adapt import adapt
 from locigraph.scripts.commands.training.train import train
@@ -52,7 +50,6 @@ def load() -> None:
     for name in (
         "research.experiments.evaluation",
         "research.experiments.transfer_matrix",
-        "research.experiments.hyperparameters",
     ):
         importlib.import_module(f"locigraph.{name}")
     for name in ("adapter", "fusion", "graph_training"):
@@ -99,10 +96,6 @@ def commands(folder: Path) -> dict[str, Callable[[], None]]:
     corpus, out = _corpus(folder), str(folder / "out")
     settings = small_settings(pretrain=1, finetune=2)
     network: dict[str, Any] = {"model": settings.model, "training": settings.training, "trainer": CPU, "output": out}
-    searched = network | {  # from values that a search may try
-        "model": dataclasses.replace(settings.model, attention_dim=16),
-        "training": dataclasses.replace(settings.training, pretrain_epochs=0),
-    }
     graphs = {name: GraphSettings(_store(folder, name), _corpus(folder, name)) for name in _SPACES}
     return {
         "train": lambda: train(corpus=corpus, store=_store(folder), encoder=EncoderSettings(), validation=1, **network),
@@ -112,7 +105,6 @@ def commands(folder: Path) -> dict[str, Callable[[], None]]:
         ),
         "evaluate": lambda: evaluate(corpus=corpus, strategies="v1,v2,fusion,dense", **_FOLDS, **network),
         "ablate": lambda: ablate(corpus=corpus, variants=["no dates"], **_FOLDS, **network),
-        "search": lambda: search(corpus=corpus, trials=2, **_FOLDS, **searched),
         "transfer": lambda: transfer(
             graphs=graphs, train={"a": ["corpus"]}, test=["other"], encoder=EncoderSettings(adapter="any"),
             validation=1, **network,

@@ -18,7 +18,6 @@ from locigraph.scripts.commands.memory.build import build
 from locigraph.scripts.commands.memory.forget import forget
 from locigraph.scripts.commands.research.ablate import ablate
 from locigraph.scripts.commands.research.evaluate import evaluate
-from locigraph.scripts.commands.research.search import search
 from locigraph.scripts.commands.training.adapt import adapt
 from locigraph.scripts.commands.training.train import train
 from tests.fakes import make_conversation
@@ -53,7 +52,7 @@ def test_the_sample_is_not_taken_for_a_store_of_other_conversations_unless_it_is
     for dry_run in (True, False):
         with pytest.raises(LocigraphError, match=message):
             build(store=store, checkpoint=None, dry_run=dry_run)
-    for command in (train, adapt, evaluate, search, ablate):
+    for command in (train, adapt, evaluate, ablate):
         with pytest.raises(LocigraphError, match=message):
             command(store=store, output=str(tmp_path / "out"))
     build(corpus=CorpusSettings(path="sample"), store=store, checkpoint=None, dry_run=True)

@@ -12,9 +12,7 @@ from locigraph.kg.corpora import Corpus
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.types import Question, SpaceId
 from locigraph.kg.views import Views
-from locigraph.research.experiments.fold_task import settings_of_folds
 from locigraph.training.config import ModelConfig, Settings, TrainingConfig
-from locigraph.training.leaks import Fold
 from tests.consolidation.endpoints import endpoint
 from tests.fakes import make_conversation
 
@@ -61,22 +59,6 @@ def test_a_negative_number_of_conversations_cannot_be_held_back() -> None:
     asked = tuple(Question(space, f"q{space}", "Hello?", "c", ()) for space in spaces)
     with pytest.raises(LocigraphError, match="validation is -1; expected 0 or more"):
         training_set(VIEWS, corpus_of(spaces, asked), validation=-1)
-
-
-def test_a_search_of_other_data_or_another_text_encoder_is_not_used(tmp_path: Path) -> None:
-    fold = Fold(0, ("a",), ("b",), ("c",))
-    settings = {"corpus": "123", "text_encoder": "m+1"}
-    found = {
-        "folds": [{"test": ["c"], "trials": [], "best": {"model.attention_dim": 16}}],
-        "manifest": {"settings": settings},
-    }
-    file = tmp_path / "search.json"
-    file.write_text(json.dumps(found))
-    (settings_of_fold,) = settings_of_folds(Settings(), [fold], str(file), **settings)
-    assert settings_of_fold.model.attention_dim == 16
-    with pytest.raises(LocigraphError, match=r"the search had text_encoder 'm\+1', but this evaluation has 'm'"):
-        settings_of_folds(Settings(), [fold], str(file), corpus="123", text_encoder="m")
-    assert settings_of_folds(Settings(), [fold], None, corpus="other") == [Settings()]
 
 
 def test_a_model_that_writes_questions_has_the_limits_and_parameters_of_other_models(tmp_path: Path) -> None:

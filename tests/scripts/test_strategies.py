@@ -185,13 +185,13 @@ def test_an_adapter_that_no_strategy_uses_is_noted() -> None:
 
 
 def test_options_left_without_use_are_noted() -> None:
-    given = {"searched": "y", "seeds": True, "also": None}
+    given = {"writer": "y", "seeds": True, "also": None}
     assert unused_options(["v1", "v2", "v2-zero"], checkpoint="x", adapter=None, of_training=given) == []
     assert unused_options(["v1", "v2"], checkpoint="x", adapter=None, of_training=given) == [
         "checkpoint was not used, since no strategy that takes one was run"
     ]
     assert unused_options(["v1", "v2-zero"], checkpoint="x", adapter=None, of_training=given) == [
-        "searched was not used, since no strategy was trained",
+        "writer was not used, since no strategy was trained",
         "seeds was not used, since no strategy was trained",
     ]
 

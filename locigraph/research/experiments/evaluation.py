@@ -30,7 +30,7 @@ from locigraph.research.evaluation.asking import joined_runs
 from locigraph.research.evaluation.outcomes import StrategyRun
 from locigraph.research.evaluation.report import learnt_note, text_table
 from locigraph.research.evaluation.results import Results
-from locigraph.research.experiments.fold_task import Asker, FoldTask, fold_trainer, settings_of_folds
+from locigraph.research.experiments.fold_task import Asker, FoldTask, fold_trainer
 from locigraph.research.experiments.result_files import write_results
 from locigraph.retrieval.index.milvus import MilvusIndex
 from locigraph.retrieval.multi_query import with_queries
@@ -108,7 +108,7 @@ class Evaluation:
         encoder: Text encoder.
         given: What was trained before.
         folds: Folds by conversation; empty if no strategy is trained.
-        settings: Model and training of each fold.
+        settings: Model and training.
         trainer: Where and how to train.
         writer: Writes pseudo-questions.
         seeds: Seeds of the trainings of each fold.
@@ -126,7 +126,7 @@ class Evaluation:
     encoder: CachedTextEncoder
     given: Given
     folds: Sequence[Fold]
-    settings: Sequence[Settings]
+    settings: Settings
     trainer: TrainerConfig
     writer: QuestionWriter
     seeds: range
@@ -153,7 +153,6 @@ class Evaluation:
         folds: int,
         validation: int,
         settings: Settings,
-        searched: str | None,
         trainer: TrainerConfig,
         writer: QuestionWriter,
         seeds: range,
@@ -176,12 +175,10 @@ class Evaluation:
         planned: Sequence[Fold] = ()
         if any(row.is_trained for row in rows):
             planned = plan_folds(corpus.questions, folds=folds, validation=validation, seed=seeds[0])
-        made_with = {"consolidation": consolidation, "corpus": corpus.sha256, "text_encoder": text_encoder.model_id}
-        of_folds = settings_of_folds(settings, planned, searched if planned else None, **made_with)
         folder = Path(output)
         folder.mkdir(parents=True, exist_ok=True)
         return cls(
-            corpus, extractor, strategies, pairs, folder, text_encoder, given, planned, of_folds, trainer, writer,
+            corpus, extractor, strategies, pairs, folder, text_encoder, given, planned, settings, trainer, writer,
             seeds, also, generator, [*notes, *given.notes], contexts,
         )  # fmt: skip
 
@@ -296,8 +293,8 @@ class Evaluation:
         runs = []
         for seed in self.seeds if row.is_random else self.seeds[:1]:
             tasks = [
-                FoldTask(fold, settings, seed, self.folder, asker, trainer, reader, parts, self._seconds)
-                for fold, settings in zip(self.folds, self.settings, strict=True)
+                FoldTask(fold, self.settings, seed, self.folder, asker, trainer, reader, parts, self._seconds)
+                for fold in self.folds
             ]
             runs.append(joined_runs([row.learn(task, row) for task in tasks], seed=seed if row.is_random else None))
         return runs

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 from locigraph.assembly import provenance
 from locigraph.assembly.search_parts import SearchParts
 from locigraph.kg.corpora import Corpus
-from locigraph.kg.errors import LocigraphError
-from locigraph.kg.files import parsed_json
 from locigraph.kg.types import Question
 from locigraph.kg.views import Views
 from locigraph.research.evaluation.asking import run_strategy
@@ -166,35 +164,3 @@ def fold_trainer(
         writer=writer,
         experiment=experiment,
     )
-
-
-def settings_of_folds(
-    settings: Settings, folds: Sequence[Fold], searched: str | None, **made_with: object
-) -> list[Settings]:
-    """The settings of each fold: the given ones, with the changes that a search chose for that fold.
-
-    Args:
-        settings: The given settings.
-        folds: The folds of the comparison.
-        searched: Result file of the search; None for none.
-        made_with: Settings that must be the same as in the search, by their names in its manifest.
-
-    Raises:
-        LocigraphError: If the file cannot be read, or the search had other folds or settings.
-    """
-    if searched is None:
-        return [settings] * len(folds)
-    from locigraph.research.experiments.hyperparameters import chosen_for  # imports optuna
-
-    try:
-        found = parsed_json(Path(searched).read_text())
-        for name, value in made_with.items():
-            held = found["manifest"]["settings"][name]
-            if held != value:
-                raise LocigraphError(
-                    f"{searched}: the search had {name} {held!r}, but this evaluation has {value!r}; search again with "
-                    "the settings of the evaluation"
-                )
-        return [changed(settings, chosen_for(found["folds"], fold)) for fold in folds]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise LocigraphError(f"{searched}: not the search.json of locigraph search ({error!r})") from error

@@ -20,7 +20,7 @@ from locigraph.kg.types import NodeId, SpaceId
 from locigraph.research.published.beam_search import beam_search
 from locigraph.retrieval.budgets import ContextRules
 from locigraph.retrieval.protocols import Hit, SnapshotLoader
-from locigraph.retrieval.rank_fusion import USUAL_RRF_K, reciprocal_rank_fusion
+from locigraph.retrieval.rank_fusion import FEW_RRF_K, reciprocal_rank_fusion
 from locigraph.retrieval.strategies.memory_graph import Asked, GraphRetriever, Ranking, WordedGraph
 
 
@@ -138,6 +138,8 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
         *Query analysis* (section 3.3, stage 1): the intent is found by rules, or by the language model of
         ``--queries llm``. Time expressions are resolved by ``kg.language.dates``, relative to ``as_of`` or else to the
         day of the last turn. The window adds one arm to the search for anchors (eq. 4); it filters nothing else.
+        The constant of the fusion is that of v1, chosen on the corpus threads, where it ranks better than the paper's
+        60.
         *Traversal* (algorithm 1): of several links to a memory the best counts, and the last hop adds no more memories
         than the budget has left. Visited memories are ranked in the order of the visits, anchors first; the paper does
         not rank them. The drop threshold of .15 (table 6) is left out: the text does not say what it applies to, and
@@ -163,7 +165,7 @@ class MagmaRetriever(GraphRetriever[MagmaGraph]):
         *,
         route: Callable[[str], Intent] = intent_of,
         anchors: int = 20,
-        rrf_k: int = USUAL_RRF_K,
+        rrf_k: int = FEW_RRF_K,
         structure_weight: float = 1.0,
         meaning_weight: float = 0.5,
         decay: float = 0.9,

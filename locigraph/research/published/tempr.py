@@ -18,7 +18,7 @@ from locigraph.research.published.activation import spread_activation
 from locigraph.retrieval.budgets import Budget, ContextRules
 from locigraph.retrieval.protocols import Hit, SnapshotLoader
 from locigraph.retrieval.query_generator import OPEN_WINDOW
-from locigraph.retrieval.rank_fusion import USUAL_RRF_K, reciprocal_rank_fusion
+from locigraph.retrieval.rank_fusion import FEW_RRF_K, reciprocal_rank_fusion
 from locigraph.retrieval.strategies.memory_graph import Asked, GraphRetriever, MemoryGraph, Ranking, WordedGraph
 
 _DAY_S = 86_400
@@ -97,8 +97,9 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
         *Token budget* (eq. 7 and 17; 4,096 in the authors' code): it limits the context, not the search, by
         ``retrieval.budgets.count_tokens``; a memory that does not fit is skipped, where the paper stops. Like
         ``thinking_budget``, it is an argument of this class: no command changes either, and ``--budget_tokens`` can
-        only lower it. ``thinking_budget`` is the lowest of the three budgets in the authors' code, whose recall
-        takes 300 by default.
+        only lower it.
+        *Fusion* (eq. 15): the constant is that of v1, chosen on the corpus threads, where it finds more than the
+        paper's 60; see ``FEW_RRF_K``.
 
     Source:
         Latimer et al. 2025, "Hindsight is 20/20", arXiv:2512.12818, section 4.2 (TEMPR, recall), eq. 7 to 17; links of
@@ -110,8 +111,8 @@ class TemprRetriever(GraphRetriever[TemprGraph]):
         load: SnapshotLoader,
         encoder: TextEncoder,
         *,
-        thinking_budget: int = 100,
-        rrf_k: int = USUAL_RRF_K,
+        thinking_budget: int = 300,
+        rrf_k: int = FEW_RRF_K,
         max_tokens: int = 4_096,
         name: str = "tempr",
         pool: Executor | None = None,

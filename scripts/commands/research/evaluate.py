@@ -25,7 +25,6 @@ def evaluate(
     baselines: Names | None = None,
     output: str = "runs/evaluate",
     checkpoint: str | None = None,
-    searched: str | None = None,
     queries: str | None = None,
     reranker: str | None = None,
     folds: int = 5,
@@ -61,8 +60,6 @@ def evaluate(
             by Holm's correction.
         output: Folder of the results.
         checkpoint: Checkpoint for v2-zero and fusion-zero; it must not have been trained on the corpus.
-        searched: search.json of locigraph search, whose choice for each fold changes ``model`` and ``training``; null
-            for none.
         queries: How questions are turned into queries, whose rankings are fused (v2 makes one search for the mean of
             their vectors): <queries>; null for the default of each strategy: rules for v1, the question itself for the
             others.
@@ -95,7 +92,7 @@ def evaluate(
         raise LocigraphError(f"seeds is {seeds}; expected 1 or more")
     pairs = strategy_choice.comparisons(names, baselines)
     loaded = read_with_questions(corpus, output=output, store=store, needed_for="there is nothing to evaluate")
-    of_training = {"searched": searched, "seeds": seeds > 1, "also": also, "writer": writer.base_url}
+    of_training = {"seeds": seeds > 1, "also": also, "writer": writer.base_url}
     unused = strategy_choice.unused_options(
         names, checkpoint=checkpoint, adapter=encoder.adapter, of_training=of_training
     )
@@ -107,13 +104,12 @@ def evaluate(
     evaluation = Evaluation.prepared(
         loaded, consolidation, clients_of(llm, max_tokens=max_tokens, max_cost=max_cost), encoder,
         strategies=names, pairs=pairs, output=output, checkpoint=checkpoint, reranker=reranker, queries=queries,
-        folds=folds, validation=validation, settings=learning.settings_of(model, training), searched=searched,
+        folds=folds, validation=validation, settings=learning.settings_of(model, training),
         trainer=trainer, writer=learning.question_writer(writer), seeds=range(seed, seed + seeds), also=also or (),
         contexts=contexts, notes=[*loaded.notes, *unused],
     )  # fmt: skip
     details = {
         "validation": validation, "model": dataclasses.asdict(model), "training": dataclasses.asdict(training),
-        "searched": [dataclasses.asdict(each) for each in evaluation.settings] if searched else None,
         "also": [dataclasses.asdict(each) for each in also or ()],
     }  # fmt: skip
     print("\n".join(reported(evaluation.run(graph_in(output, store), index, encoder, details), evaluation.folder)))

@@ -58,7 +58,7 @@ def test_candidates_are_the_memories_of_the_best_clues_and_those_without_a_clue(
     }  # fmt: skip
 
 
-def test_the_hundred_best_clues_make_candidates() -> None:
+def test_without_a_number_of_clues_all_memories_are_candidates_and_with_one_those_of_the_best() -> None:
     clues = [Extra("concept", f"clue {number}") for number in range(101)]
     owned = [(number, "HAS_CONCEPT", 101 + number) for number in range(101)]
     turns = make_turns(*([f"turn {number}"] for number in range(101)))
@@ -66,9 +66,10 @@ def test_the_hundred_best_clues_make_candidates() -> None:
     snapshot = with_cosines(
         make_snapshot(turns, clues, owned), [0.5] * 101 + [0.9 - 0.001 * number for number in range(101)]
     )
-    made = AssoMemRetriever(lambda space, as_of: snapshot, OneAxis(snapshot))
-    hits = made.retrieve("x", SPACE, top_k=1_000).hits
-    assert {hit.node_id for hit in hits} == {f"n{number}" for number in range(100)}
+    for limit, count in (({}, 101), ({"clues": 100}, 100), ({"clues": 1}, 1)):
+        made = AssoMemRetriever(lambda space, as_of: snapshot, OneAxis(snapshot), **limit)
+        hits = made.retrieve("x", SPACE, top_k=1_000).hits
+        assert {hit.node_id for hit in hits} == {f"n{number}" for number in range(count)}
 
 
 @pytest.mark.parametrize(("cosine", "expected"), [(0.95, {"n0", "n1"}), (0.948, {"n0"})])

@@ -185,19 +185,19 @@ def test_anchors_are_fused_from_cosine_words_and_time(question: str, order: list
     assert [hit.node_id for hit in made.retrieve(question, SPACE).hits] == order
 
 
-def test_the_constant_of_the_fusion_is_60() -> None:
+def test_the_constant_of_the_fusion_is_2() -> None:
     # Turns stand in the order of their cosines. By words their order is that of how many of their 20 words are "lake".
-    places = {0: 18, 1: 19, 6: 10, 7: 11}
+    places = {0: 19, 2: 4, 3: 2, 15: 1}
     others = iter(sorted({*range(1, 21)} - {*places.values()}))
     by_words = [places.get(turn) or next(others) for turn in range(20)]
     lines = [["lake"] * (21 - place) + [f"filler{turn}"] * (place - 1) for turn, place in enumerate(by_words)]
     turns = make_snapshot(make_turns(*([" ".join(line)] for line in lines)))
     made = at_cosines(turns, *(0.9 - 0.01 * turn for turn in range(20)), depth=0)
     order = [hit.node_id for hit in made.retrieve("lake", SPACE, top_k=20).hits]
-    # 1/61 + 1/78 is more than 1/67 + 1/70, and with the constant 61 less.
-    assert order.index(turns.ids[0]) < order.index(turns.ids[6])
-    # 1/68 + 1/71 is more than 1/62 + 1/79, and with the constant 59 less.
-    assert order.index(turns.ids[7]) < order.index(turns.ids[1])
+    # 1/3 + 1/21 is more than 1/5 + 1/6, and with the constant 3 less.
+    assert order.index(turns.ids[0]) < order.index(turns.ids[2])
+    # 1/6 + 1/4 is more than 1/18 + 1/3, and with the constant 1 less.
+    assert order.index(turns.ids[3]) < order.index(turns.ids[15])
 
 
 def test_each_memory_has_semantic_links_to_its_five_nearest() -> None:

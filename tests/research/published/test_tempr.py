@@ -50,7 +50,7 @@ def test_the_score_is_the_sum_of_reciprocal_ranks() -> None:
     # First by meaning, words and activation; the question names no time.
     assert set(first.signals) == {"cosine", "bm25", "activation"}
     ranks = len(first.signals)
-    assert first.score == pytest.approx(ranks / 61)
+    assert first.score == pytest.approx(ranks / 3)
 
 
 def test_links_in_time_fade_within_a_day_and_end_with_it() -> None:
@@ -176,15 +176,15 @@ def test_a_context_has_at_most_4096_tokens_or_as_many_as_the_strategy_is_given()
     assert 100 < context.tokens <= 200
 
 
-def test_every_search_finds_at_most_a_hundred() -> None:
-    turns = make_turns([f"turn {number}" for number in range(101)])
-    named = [(number, "MENTIONS", 101) for number in range(101)]
-    cosines = [0.9 - 0.001 * number for number in range(101)]
+def test_every_search_finds_at_most_three_hundred() -> None:
+    turns = make_turns([f"turn {number}" for number in range(301)])
+    named = [(number, "MENTIONS", 301) for number in range(301)]
+    cosines = [0.9 - 0.001 * number for number in range(301)]
     snapshot = with_cosines(make_snapshot(turns, [Extra("entity", "Ann")], named), cosines)
     made = TemprRetriever(lambda space, as_of: snapshot, OneAxis(snapshot))
     hits = made.retrieve("which turn on 1 January 2024", SPACE, top_k=1_000).hits
     found = {signal: sum(signal in hit.signals for hit in hits) for signal in ("cosine", "bm25", "activation", "time")}
-    assert found == {"cosine": 100, "bm25": 100, "activation": 100, "time": 100}
+    assert found == {"cosine": 300, "bm25": 300, "activation": 300, "time": 300}
 
 
 def test_a_cross_encoder_reads_the_date_before_the_text() -> None:
@@ -267,7 +267,7 @@ def test_ranks_beyond_the_first_count_by_their_reciprocals() -> None:
     found = found_at(snapshot, [0.45, 0.42, 0.4], "the lake on 15 January 2024")
     # By meaning 0, 1, 2; by words 1; by time 2. None is similar enough to start activation.
     assert {node: hit.score for node, hit in found.items()} == pytest.approx(
-        {"n1": 1 / 62 + 1 / 61, "n2": 1 / 63 + 1 / 61, "n0": 1 / 61}
+        {"n1": 1 / 4 + 1 / 3, "n2": 1 / 5 + 1 / 3, "n0": 1 / 3}
     )
     assert list(found) == ["n1", "n2", "n0"]
 
