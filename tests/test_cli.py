@@ -158,7 +158,6 @@ BAD_CALLS = {
     "less than no validation": (["train", "--validation", "-1"], ["validation is -1"]),
     "no training at all": (["evaluate", "--seeds", "0"], ["seeds is 0"]),
     "a checkpoint that is not there": (["average", "--checkpoints", "one,two"], ["one: no checkpoint found there"]),
-    "ablations that nothing chooses among": (["ablate", "--validation", "0"], ["validation is 0"]),
     "unwritable output": (["evaluate", "--output", "/dev/null/x"], ["/dev/null"]),
     "corrections of another format": (["build", "--corpus.corrections", "x.jsonl"], ["corrections", "locomo"]),
     "a baseline not run": (["evaluate", "--strategies", "v1,v2", "--baselines", "sum"], ["baselines is 'sum'", "(v1)"]),

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import date
+from functools import partial
 from typing import Any
 
 import networkx
@@ -66,8 +67,8 @@ def test_without_a_number_of_clues_all_memories_are_candidates_and_with_one_thos
     snapshot = with_cosines(
         make_snapshot(turns, clues, owned), [0.5] * 101 + [0.9 - 0.001 * number for number in range(101)]
     )
-    for limit, count in (({}, 101), ({"clues": 100}, 100), ({"clues": 1}, 1)):
-        made = AssoMemRetriever(lambda space, as_of: snapshot, OneAxis(snapshot), **limit)
+    assomem = partial(AssoMemRetriever, lambda space, as_of: snapshot, OneAxis(snapshot))
+    for made, count in ((assomem(), 101), (assomem(clues=100), 100), (assomem(clues=1), 1)):
         hits = made.retrieve("x", SPACE, top_k=1_000).hits
         assert {hit.node_id for hit in hits} == {f"n{number}" for number in range(count)}
 
