@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+import threading
 from collections.abc import Callable
 
 import uvicorn
@@ -17,7 +19,10 @@ _STOP_S = 8
 _READ_S = 0.5
 _ROUNDS = 10
 #: How long sending the refusals may take.
-_REFUSE_S = 5
+_REFUSE_S = 1.5
+#: When the process ends, whatever it waits for: a language model may take minutes for a reply, and a thread that waits
+#: for it cannot be stopped. What was acknowledged is stored, and what is due is listed in the store.
+_END_S = 10
 #: How long a connection stays open between two requests: longer than a busy client's pauses, since a request that is
 #: sent while the server closes the connection has no answer.
 _KEEP_ALIVE_S = 75
@@ -49,7 +54,10 @@ class Server(uvicorn.Server):
         self._greet()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer the requests that were sent, and shut down."""
+        """Answer the requests that were sent, and shut down; ends the process if that takes too long."""
+        end = threading.Timer(_END_S, os._exit, [0])
+        end.daemon = True  # it lasts as long as the process
+        end.start()
         asyncio.get_running_loop().call_later(_STOP_S, self._app.stop)
         # uvicorn closes connections whose request it has not read yet, even if it was sent. A busy event loop needs
         # several rounds to read it: for the connection, its first bytes, and the rest.

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import date
-from functools import partial
 from typing import Any
 
 import networkx

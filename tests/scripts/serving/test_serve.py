@@ -7,7 +7,9 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Thread
 
@@ -139,3 +141,22 @@ def test_requests_at_hand_are_answered_before_the_server_stops(place: Path) -> N
         answer = client.post("/v1/add_many", content=in_two_parts(), headers={"Content-Type": "application/json"})
         assert len(answer.json()["turn_ids"]) == 40
         assert child.wait(60) == 0
+
+
+@pytest.mark.long
+def test_the_server_stops_within_ten_seconds_though_a_language_model_does_not_answer(place: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes the request, and says nothing
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+        model = ["--consolidation", "llm", "--llm.base_url", url, "--llm.model", "mute"]
+        with process(place, *model) as (child, address):
+            turn = TURN | {"text": "The dog barks.", "turn_id": "1"}
+            with ThreadPoolExecutor(1) as thread:
+                answer = thread.submit(httpx.post, f"{address}/v1/add", json=turn, timeout=60)
+                with silent.accept()[0]:
+                    began = time.monotonic()
+                    child.send_signal(signal.SIGTERM)
+                    assert child.wait(60) == 0
+                    assert time.monotonic() - began < 12
+                assert answer.result().status_code == 503
+    with Memory.open(place / "memory.sqlite", checkpoint=None) as memory:
+        assert memory.spaces() == ["ana"]  # it was stored before the model was asked
