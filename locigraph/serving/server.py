@@ -19,7 +19,7 @@ _STOP_S = 8
 _READ_S = 0.5
 _ROUNDS = 10
 #: How long sending the refusals may take.
-_REFUSE_S = 1.5
+_REFUSE_S = 1
 #: When the process ends, whatever it waits for: a language model may take minutes for a reply, and a thread that waits
 #: for it cannot be stopped. What was acknowledged is stored, and what is due is listed in the store.
 _END_S = 10

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import os
+import re
 import sys
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -28,6 +29,8 @@ _STATE_S = 1.0
 _AGAIN_S = 30.0  # before models that could not be loaded are tried again
 #: Seconds between two erasures of what has expired.
 SWEEP_S = 600.0
+#: Folders of absolute paths, in quotes or not.
+_FOLDERS = re.compile(r"(?<=')/[^'\n]*/|(?<![\w./:'])/(?:[^\s/]+/)+")
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
@@ -37,7 +40,6 @@ class Service:
     Args:
         memory: The memory, with a thread for each lane of the queue.
         limit: Limit on the requests of each caller; None for none.
-        folders: Folders whose paths no error may show.
 
     Attributes:
         limit: As given.
@@ -45,10 +47,9 @@ class Service:
         not_ready: Why requests cannot be answered yet, or at all; empty once models and checkpoint are loaded.
     """
 
-    def __init__(self, memory: AsyncMemory, *, limit: RateLimit | None = None, folders: Collection[str] = ()) -> None:
+    def __init__(self, memory: AsyncMemory, *, limit: RateLimit | None = None) -> None:
         self._memory = memory
         self.limit = RateLimit(sys.maxsize) if limit is None else limit
-        self._folders = sorted(folders, key=len, reverse=True)
         self._reading: asyncio.Task[MemoryState] | None = None
         self._last: MemoryState | None = None
         self._queue = RequestQueue(memory, self._observe)
@@ -94,7 +95,7 @@ class Service:
             gc.freeze()
             self.not_ready = ""
         except LocigraphError as error:  # the server keeps running, and answers what it can
-            self.not_ready = str(self._told(error))
+            self.not_ready = str(_told_error(error))
         except Exception as error:
             log_crash(error)
             self.not_ready = INTERNAL
@@ -130,7 +131,7 @@ class Service:
             try:
                 self._last = self._reading.result()
             except LocigraphError as error:
-                raise self._told(error) from None
+                raise _told_error(error) from None
         if self._last is None:
             raise BusyError("the memory is busy writing; try again in a few seconds")
         return self._last
@@ -148,24 +149,16 @@ class Service:
         try:
             if not self.limit.charge(caller.name, asked.size - 1):
                 raise BusyError(f"key {caller.name!r} has asked for more work than it has requests; try again later")
-            answer = await self._queue.answer(operation, asked, caller)
+            answer = _told(await self._queue.answer(operation, asked, caller))
             end = "ok"
         except LocigraphError as error:
             end = "refused"
-            raise self._told(error) from None
+            raise _told_error(error) from None
         finally:
             self._waiting -= 1
             self._running.set(self._waiting)
             self._calls.labels(operation.name, end).inc()
         return answer
-
-    def _told(self, error: LocigraphError) -> LocigraphError:
-        """The error as clients may see it: without what is the operator's, such as the folders of this machine."""
-        said = error.public or str(error)
-        for folder in self._folders:
-            said = said.replace(f"{folder}{os.sep}", "")
-        error.args = (said,)
-        return error
 
     def stop(self) -> None:
         """Refuse all requests without an answer, and all new ones."""
@@ -174,6 +167,26 @@ class Service:
     def _observe(self, name: str, waited: float, took: float) -> None:
         self._waited.labels(name).observe(waited)
         self._took.labels(name).observe(took)
+
+
+def without_folders(said: str) -> str:
+    """A message as clients may see it: without the folders of this machine's absolute paths."""
+    return _FOLDERS.sub(lambda found: "" if Path(*Path(found[0]).parts[:2]).exists() else found[0], said)
+
+
+def _told_error(error: LocigraphError) -> LocigraphError:
+    error.args = (without_folders(error.public or str(error)),)
+    return error
+
+
+def _told(answer: BaseModel) -> BaseModel:
+    """An answer whose notes, and reason why something cannot be used, are such as clients may see."""
+    told = {
+        name: without_folders(said) if isinstance(said, str) else [*map(without_folders, said)]
+        for name in ("reason", "notes")
+        if (said := getattr(answer, name, None))
+    }
+    return answer.model_copy(update=told) if told else answer
 
 
 def log_crash(error: BaseException) -> None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from datetime import date
+from functools import partial
 from typing import Any
 
 import networkx

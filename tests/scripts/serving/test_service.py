@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from locigraph.assembly import defaults
 from locigraph.kg.errors import LocigraphError
 from locigraph.serving import request_queue
-from locigraph.serving.service import Service
+from locigraph.serving.service import Service, without_folders
 from tests.faults.workbench import FakeCachedEncoder
 from tests.scripts.serving.servers import serving
 
@@ -63,3 +64,28 @@ def test_models_that_could_not_be_loaded_are_tried_again(place: Path, monkeypatc
             time.sleep(0.05)
         assert client.get("/ready").json()["strategy"] == "v2"
     assert not failures
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("/tmp/a/m.bin: cannot be read", "m.bin: cannot be read"),
+        ("store '/tmp/my files/memory.sqlite' is locked", "store 'memory.sqlite' is locked"),
+        ("cannot write /tmp/a/b, and not /tmp/c/d", "cannot write b, and not d"),
+        ("space '/ana/chats/1' is not known", "space '/ana/chats/1' is not known"),
+        ("ask http://127.0.0.1:80/tmp/v1/recall; path 'a/b/c'", "ask http://127.0.0.1:80/tmp/v1/recall; path 'a/b/c'"),
+    ],
+)
+def test_clients_are_told_of_no_folder_of_the_server(said: str, told: str) -> None:
+    assert without_folders(said) == told
+
+
+def test_notes_and_reasons_of_answers_name_no_folder(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reason = f"{place}/checkpoint: no checkpoint found there"
+    monkeypatch.setattr(defaults, "opened_embeddings", lambda *_, **__: (None, reason))
+    with serving(place) as client:
+        client.post("/v1/add", json={"space": "ana", "session": "1", "speaker": "Ana", "text": "The dog barks."})
+        answers = [client.post("/v1/recall", json={"space": "ana", "question": "dog?"}), client.get("/v1/health")]
+        for answer in [*answers, client.get("/ready")]:
+            assert "checkpoint: no checkpoint found there" in answer.text
+            assert str(place) not in answer.text
