@@ -52,6 +52,7 @@ from locigraph.retrieval.protocols import MOST_FOUND
 from locigraph.retrieval.superseding import SupersedingRetriever
 from locigraph.retrieval.text.node_vectors import snapshot_with_vectors
 from locigraph.retrieval.text.text_encoder import plain_and_adapted
+from locigraph.training.errors import CheckpointError
 
 if TYPE_CHECKING:
     from locigraph.kg.store.engine import Access
@@ -825,7 +826,7 @@ class Memory:
         shown = asked.speakers_of_shown(speakers=speakers, condition=condition, now=now)
         judging = ConfidentRetriever(several, shown) if strategy == "v2" else None
         if asking.min_confidence is not None and judging is None:
-            raise LocigraphError(f"min_confidence needs v2, but {strategy} answers; {'; '.join(notes)}")
+            raise CheckpointError(f"min_confidence needs v2, but {strategy} answers; {'; '.join(notes)}")
         viewed = FilteredRetriever(
             judging or several, asked.origins_of, speakers=speakers, condition=condition, now=now, fold=asking.fold
         )

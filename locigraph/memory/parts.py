@@ -13,7 +13,7 @@ from locigraph.assembly.search_parts import SearchParts, indexer_of
 from locigraph.assembly.settings import DEFAULT, EncoderSettings, IndexSettings
 from locigraph.assembly.space_indexes import KeptIndexes
 from locigraph.assembly.strategies import STRATEGIES, Strategy, made, require_adapter, strategy_named
-from locigraph.kg.errors import InvalidVectorError, LocigraphError, outcome
+from locigraph.kg.errors import InvalidVectorError, outcome
 from locigraph.kg.joint import joint_name
 from locigraph.kg.store import Store
 from locigraph.kg.text_caches import forget_texts
@@ -25,6 +25,7 @@ from locigraph.memory.known_turns import KnownTurns
 from locigraph.retrieval.conditions import all_of, spoken_by
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.protocols import GraphVectors, Retriever
+from locigraph.training.errors import CheckpointError
 
 if TYPE_CHECKING:
     from locigraph.assembly.graphs import GraphWriter
@@ -258,7 +259,7 @@ class Parts:
         """The graph embeddings; raises LocigraphError if no checkpoint can be used."""
         found = self.live()
         if found is None:
-            raise LocigraphError(f"v2 cannot be used: {self.why_no_v2}")
+            raise CheckpointError(f"v2 cannot be used: {self.why_no_v2}")
         return found
 
     def word_statistics(self, space: SpaceId) -> LexicalStatistics | None:

@@ -95,6 +95,7 @@ def application(
     for operation in OPERATIONS.values():
         _add_route(app, service, operation)
     _add_errors(app)
+    _document_problems(app)
 
     _add_state(app, service, memory, secret)
     for path, file in {"/explorer": "index.html", **{f"/explorer/{name}": name for name in _EXPLORER_FILES}}.items():
@@ -179,6 +180,22 @@ def _add_route(app: FastAPI, service: Service, operation: Operation[Any]) -> Non
         summary=operation.description,
         description=operation.request.__doc__ if has_fields else None,
     )
+
+
+def _document_problems(app: FastAPI) -> None:
+    """Document answers to refused requests by their own media type, which FastAPI cannot be told."""
+    documented = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        found = documented()
+        for operations in found["paths"].values():
+            for operation in operations.values():
+                content = operation["responses"].get("default", {}).get("content", {})
+                if "application/json" in content:
+                    content["application/problem+json"] = content.pop("application/json")
+        return found
+
+    app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's documentation says
 
 
 def _add_errors(app: FastAPI) -> None:

@@ -148,18 +148,18 @@ class RateLimit:
         self._keep(name, left - is_free)
         return 0.0 if is_free else (1 - left) * 60 / self._per_minute
 
-    def charge(self, name: str, more: int) -> bool:
+    def charge(self, name: str, more: int) -> float:
         """Take more for a request that was let through; what is lacking is owed.
 
         Returns:
-            Whether nothing was owed before; if something was, nothing is taken.
+            0, or how long to wait if something was owed before; then nothing is taken.
         """
         left = self._now_left(name)
         if more > 0 and left < 0:
-            return False
+            return -left * 60 / self._per_minute
         if more > 0:
             self._keep(name, left - more)
-        return True
+        return 0.0
 
     def _now_left(self, name: str) -> float:
         now = self._clock()

@@ -66,8 +66,12 @@ class Request(BaseModel):
         return bool(touched) and outcome(partial(memory.is_rebuilding, touched)) is True
 
 
+class Nothing(Request):
+    """A request without fields."""
+
+
 class _OfSpace(Request):
-    space: str = Field(description="Name of the space; adding a turn creates it.")
+    space: str = Field(description="Name of the space.")
 
     @property
     def touched(self) -> Iterable[str]:
@@ -95,7 +99,7 @@ _Names = Annotated[list[str], Field(fail_fast=True)]
 
 
 class TurnToAdd(_OfSpace):
-    """One turn of a conversation."""
+    """One turn of a conversation; its space is created if there is none of the name."""
 
     session: str = Field(description="Session that the turn belongs to; add the turns of a session in order.")
     speaker: str = Field(description="Name of the speaker.")
@@ -124,7 +128,7 @@ class TurnToAdd(_OfSpace):
 
 
 class TurnsToAdd(Request):
-    """Turns of one or more conversations; either all of them are remembered or none."""
+    """Turns of one or more conversations: all are remembered, or none. Those that were forgotten stay forgotten."""
 
     turns: list[TurnToAdd] = Field(min_length=1, max_length=_MOST_TURNS, fail_fast=True)
 
@@ -263,7 +267,7 @@ class Added(BaseModel):
 
 
 class AddedTurns(BaseModel):
-    """The IDs of the turns, in the order given."""
+    """The IDs of the turns, in the order given, also of those that stay forgotten."""
 
     turn_ids: list[str]
 
@@ -576,7 +580,7 @@ OPERATIONS: Table[Operation[Any]] = Table(
             TurnToAdd, Added, _add, _add_each, changes=True,
         ),
         Operation(
-            "add_many", "Remember turns of conversations, all or none.",
+            "add_many", "Remember turns of conversations, all or none; turns that were forgotten stay forgotten.",
             TurnsToAdd, AddedTurns, _add_many, steps=_add_in_steps, changes=True,
         ),
         Operation(
@@ -601,13 +605,13 @@ OPERATIONS: Table[Operation[Any]] = Table(
         ),
         Operation(
             "spaces", "List the spaces, each the memory of a conversation, with its user, agent and title.",
-            Request, Spaces, _spaces,
+            Nothing, Spaces, _spaces,
         ),
         Operation("times", "List the times at which turns of a space were spoken.", OfSpace, Times, _times),
         Operation(
             "overview", "Tell what a space is about: its sessions, speakers and most frequent topics.",
             OfSpace, SpaceOverview, _overview,
         ),
-        Operation("health", "Tell which strategy answers, and what is not indexed yet.", Request, Health, _health),
+        Operation("health", "Tell which strategy answers, and what is not indexed yet.", Nothing, Health, _health),
     ],
 )  # fmt: skip

@@ -44,7 +44,17 @@ class InvalidRequestError(LocigraphError):
 
 
 class BusyError(LocigraphError):
-    """Too many requests are waiting, or the server is stopping."""
+    """Too many requests are waiting, or the server is stopping; ``wait_s`` is when to try again, in seconds."""
+
+    wait_s = 1
+
+
+class LimitError(BusyError):
+    """A key has asked for more than it has requests."""
+
+    def __init__(self, message: str, wait_s: int) -> None:
+        super().__init__(message)
+        self.wait_s = wait_s
 
 
 def stopping() -> BusyError:
@@ -64,6 +74,7 @@ _STATUS: dict[type[LocigraphError], int] = {
     UnknownTurnError: 404,
     TurnConflictError: 409,
     InvalidRequestError: 422,
+    LimitError: 429,
     BusyError: 503,
     LanguageModelError: 503,
     StoreVersionError: 503,
@@ -103,7 +114,7 @@ def problem(status: int, detail: str, *, kind: str = "", headers: Mapping[str, s
 def problem_of(error: LocigraphError) -> Response:
     """The response to an error of the memory."""
     status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 400)
-    headers = {"Retry-After": "1"} if isinstance(error, BusyError) else None
+    headers = {"Retry-After": str(error.wait_s)} if isinstance(error, BusyError) else None
     kind = "" if type(error) is LocigraphError else type(error).__name__
     return problem(status, str(error), kind=kind, headers=headers)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import threading
 from collections.abc import Callable
@@ -20,8 +19,8 @@ _READ_S = 0.5
 _ROUNDS = 10
 #: How long sending the refusals may take.
 _REFUSE_S = 1
-#: When the process ends, whatever it waits for: a language model may take minutes for a reply, and a thread that waits
-#: for it cannot be stopped. What was acknowledged is stored, and what is due is listed in the store.
+#: How long the process may go on, whatever it waits for: a language model may take minutes for a reply, and a thread
+#: that waits for it cannot be stopped. What was acknowledged is stored, and what is due is listed in the store.
 _END_S = 10
 #: How long a connection stays open between two requests: longer than a busy client's pauses, since a request that is
 #: sent while the server closes the connection has no answer.
@@ -34,9 +33,10 @@ class Server(uvicorn.Server):
     Args:
         app: The application, which refuses at the end the requests that have no answer.
         greet: Called once the server is ready for clients.
+        give_up: Called in a thread ten seconds after the server was asked to stop, if the process is still there.
     """
 
-    def __init__(self, app: Gate, greet: Callable[[], None]) -> None:
+    def __init__(self, app: Gate, greet: Callable[[], None], give_up: Callable[[], None]) -> None:
         super().__init__(
             uvicorn.Config(
                 app, log_level="warning", access_log=False, server_header=False, ws="none", lifespan="on",
@@ -46,7 +46,7 @@ class Server(uvicorn.Server):
             )
         )  # fmt: skip
         self._app = app
-        self._greet = greet
+        self._greet, self._give_up = greet, give_up
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to serve, then greet."""
@@ -54,8 +54,8 @@ class Server(uvicorn.Server):
         self._greet()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer the requests that were sent, and shut down; ends the process if that takes too long."""
-        end = threading.Timer(_END_S, os._exit, [0])
+        """Answer the requests that were sent, and shut down."""
+        end = threading.Timer(_END_S, self._give_up)
         end.daemon = True  # it lasts as long as the process
         end.start()
         asyncio.get_running_loop().call_later(_STOP_S, self._app.stop)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import math
 import re
 import sys
 import traceback
@@ -21,7 +22,7 @@ from locigraph.memory import AsyncMemory, MemoryState
 from locigraph.serving.keys import Caller
 from locigraph.serving.limits import RateLimit
 from locigraph.serving.operations import Operation, Request
-from locigraph.serving.problems import INTERNAL, BusyError
+from locigraph.serving.problems import INTERNAL, BusyError, LimitError
 from locigraph.serving.request_queue import RequestQueue
 
 log = logging.getLogger("locigraph.serve")
@@ -140,6 +141,7 @@ class Service:
         """Perform an operation, and return its answer; one that is more work counts as several requests.
 
         Raises:
+            LimitError: If the caller owes more requests than a minute pays.
             BusyError: If too many requests are waiting, or the service is stopped before there is an answer.
             LocigraphError: As ``Operation.perform``.
         """
@@ -147,8 +149,9 @@ class Service:
         self._running.set(self._waiting)
         end = "failed"
         try:
-            if not self.limit.charge(caller.name, asked.size - 1):
-                raise BusyError(f"key {caller.name!r} has asked for more work than it has requests; try again later")
+            if wait_s := math.ceil(self.limit.charge(caller.name, asked.size - 1)):
+                said = f"key {caller.name!r} has asked for more work than it has requests; try again in {wait_s} s"
+                raise LimitError(said, wait_s)
             answer = _told(await self._queue.answer(operation, asked, caller))
             end = "ok"
         except LocigraphError as error:

@@ -37,7 +37,7 @@ export class LocigraphClient {
   /** Remember one turn of a conversation; the next recall finds it. */
   add(request: TurnToAdd, options?: CallOptions): Promise<Added>;
 
-  /** Remember turns of conversations, all or none. */
+  /** Remember turns of conversations, all or none; turns that were forgotten stay forgotten. */
   addMany(request: TurnsToAdd, options?: CallOptions): Promise<AddedTurns>;
 
   /** Find memories that answer a question, in one space or all spaces of a user or agent. */
@@ -73,7 +73,7 @@ export interface Added {
   turn_id: string;
 }
 
-/** The IDs of the turns, in the order given. */
+/** The IDs of the turns, in the order given, also of those that stay forgotten. */
 export interface AddedTurns {
   turn_ids: string[];
 }
@@ -262,7 +262,7 @@ export interface OfPerson {
 
 /** A space. */
 export interface OfSpace {
-  /** Name of the space; adding a turn creates it. */
+  /** Name of the space. */
   space: string;
 }
 
@@ -328,7 +328,7 @@ export interface Times {
 
 /** A question to a space, to explain why turns are found. */
 export interface ToExplain {
-  /** Name of the space; adding a turn creates it. */
+  /** Name of the space. */
   space: string;
   /** What to look for. */
   question: string;
@@ -356,7 +356,7 @@ export interface ToForget {
 
 /** How long a space keeps its turns. */
 export interface ToKeep {
-  /** Name of the space; adding a turn creates it. */
+  /** Name of the space. */
   space: string;
   /**
    * Number of days after which a turn expires, from when it was spoken, or else added; null keeps turns that are
@@ -365,9 +365,9 @@ export interface ToKeep {
   days: number | null;
 }
 
-/** One turn of a conversation. */
+/** One turn of a conversation; its space is created if there is none of the name. */
 export interface TurnToAdd {
-  /** Name of the space; adding a turn creates it. */
+  /** Name of the space. */
   space: string;
   /** Session that the turn belongs to; add the turns of a session in order. */
   session: string;
@@ -395,7 +395,7 @@ export interface TurnToAdd {
   expires_at?: string | null;
 }
 
-/** Turns of one or more conversations; either all of them are remembered or none. */
+/** Turns of one or more conversations: all are remembered, or none. Those that were forgotten stay forgotten. */
 export interface TurnsToAdd {
   turns: TurnToAdd[];
 }

@@ -17,7 +17,7 @@ export class LocigraphClient {
     return this.#connection.send("POST", "/v1/add", request, options);
   }
 
-  /** Remember turns of conversations, all or none. */
+  /** Remember turns of conversations, all or none; turns that were forgotten stay forgotten. */
   addMany(request, options) {
     return this.#connection.send("POST", "/v1/add_many", request, options);
   }

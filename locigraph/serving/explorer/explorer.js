@@ -51,17 +51,26 @@ async function saying(work) {
 }
 
 async function listSpaces() {
+  empty(); // what the last key could see does not stay
+  at("space").replaceChildren();
+  at("overview").hidden = true;
   const { spaces } = await call("spaces");
   at("space").replaceChildren(...spaces.map((space) => make("option", space, { value: space })));
   say(spaces.length ? "" : "There are no spaces yet.");
   if (spaces.length) await showSpace();
 }
 
-async function showSpace() {
-  const number = ++chosen;
-  asked += 1; // hits of another space do not stay
+// Hits of another space do not stay, nor does an answer under way come.
+function empty() {
+  chosen += 1;
+  asked += 1;
   showHits([], new Map());
   listTimes([]);
+}
+
+async function showSpace() {
+  empty();
+  const number = chosen;
   const space = at("space").value;
   const [found, overview] = await Promise.all([call("times", { space }), call("overview", { space })]);
   if (number !== chosen) return;
@@ -157,7 +166,7 @@ function showHits(hits, explained) {
     button.append(make("small", `${hit.score.toFixed(3)} · ${hit.type}${when}${until} · turns ${hit.turn_ids.join(", ")}`));
     button.addEventListener("click", () => {
       for (const other of at("hits").querySelectorAll("button")) other.setAttribute("aria-pressed", other === button);
-      showNeighbourhood(explained.get(firstTurn(hit)));
+      showNeighbourhood(explained.get(firstTurn(hit)), hit.signals.looked_up ?? 0);
     });
     const row = make("li");
     row.append(button);
@@ -168,13 +177,14 @@ function showHits(hits, explained) {
   rows[0]?.firstChild.click();
 }
 
-function showNeighbourhood(turn) {
+function showNeighbourhood(turn, lookedUp = 0) {
   at("drawing").replaceChildren();
   at("neighbours").replaceChildren();
   at("around").hidden = !turn || !turn.influences.length;
   at("parts").textContent = turn
-    ? `Score ${turn.score.toFixed(3)}: own meaning ${signed(turn.own_meaning)}, own words ${signed(turn.own_words)}, `
+    ? `Score ${(turn.score + lookedUp).toFixed(3)}: own meaning ${signed(turn.own_meaning)}, own words ${signed(turn.own_words)}, `
       + `speaker and date ${signed(turn.own_context)}, bias ${signed(turn.bias)}, neighbours ${signed(sum(turn))}`
+      + (lookedUp ? `, words that were looked up ${signed(lookedUp)}` : "")
     : "";
   if (!turn) return;
   at("neighbours").replaceChildren(...turn.influences.map(tableRow));

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import multiprocessing
+import os
 import secrets
 import signal
 import socket
@@ -190,7 +191,7 @@ def _serve(
     before = {each: signal.signal(each, lambda *_: None) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
         with announcing():  # not before, since another process may serve the store
-            Server(app, lambda: print(greeting, flush=True)).run(sockets=[listener])
+            Server(app, lambda: print(greeting, flush=True), lambda: os._exit(0)).run(sockets=[listener])
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)

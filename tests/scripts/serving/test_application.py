@@ -423,6 +423,8 @@ def test_the_openapi_document_holds_every_operation_with_its_forms(idle: httpx.C
     found = idle.get("/openapi.json").json()
     assert {f"/v1/{name}" for name in OPERATIONS} <= {*found["paths"]}
     assert found["paths"]["/v1/recall"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    refused = found["paths"]["/v1/recall"]["post"]["responses"]["default"]["content"]
+    assert refused == {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     assert found["components"]["schemas"]["Answer"]["properties"].keys() >= {"hits", "notes", "strategy"}
     assert "HTTPValidationError" not in found["components"]["schemas"]
     assert found["components"]["securitySchemes"]

@@ -199,3 +199,30 @@ def test_the_explorer_s_files_forbid_everything_but_their_own(place: Path) -> No
             assert "unsafe" not in policy
             assert "http:" not in answer.text.replace("http://www.w3.org/2000/svg", "")
             assert "https:" not in answer.text
+
+
+def test_with_another_key_nothing_stays_of_what_the_last_one_could_see(page: Page) -> None:
+    page.get_by_label("Key").fill(next(iter(KEYS)))
+    page.get_by_label("Key").press("Tab")
+    expect(page.get_by_label("Space")).to_have_value("ana")
+    page.get_by_label("Question").fill("Who bought the bike?")
+    page.get_by_label("Question").press("Enter")
+    expect(page.locator("#hits button")).to_have_count(3)
+    page.get_by_label("Key").fill("no key of anybody")
+    page.get_by_label("Key").press("Tab")
+    expect(page.locator("#status")).to_contain_text("no valid key")
+    expect(page.locator("#hits button")).to_have_count(0)
+    expect(page.locator("#overview")).to_be_hidden()
+    assert page.locator("#space option").count() == 0
+
+
+def test_the_score_of_a_hit_that_was_looked_up_is_the_sum_of_the_parts_that_are_told(page: Page) -> None:
+    page.get_by_label("Key").fill(next(iter(KEYS)))
+    page.get_by_label("Key").press("Tab")
+    expect(page.get_by_label("Space")).to_have_value("ana")
+    page.get_by_label("Question").fill("stolen")
+    page.get_by_label("Question").press("Enter")
+    expect(page.locator("#hits button").first).to_contain_text("The bike was stolen last night.")
+    score = page.locator("#hits small").first.inner_text().split(" · ")[0]
+    expect(page.locator("#parts")).to_contain_text(f"Score {score}: own meaning")
+    expect(page.locator("#parts")).to_contain_text("words that were looked up +2.000")

@@ -25,7 +25,7 @@ def test_a_request_that_was_not_read_yet_when_the_server_is_stopped_is_answered(
     app = application_of(place)
 
     async def ask(listener: socket.socket) -> bytes:
-        server = Server(app, lambda: None)
+        server = Server(app, lambda: None, lambda: None)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -53,7 +53,7 @@ def test_a_request_of_which_a_part_never_comes_is_refused_when_the_server_is_sto
     app = application_of(place)
 
     async def ask(listener: socket.socket) -> tuple[bytes, bool]:
-        server = Server(app, lambda: None)
+        server = Server(app, lambda: None, lambda: None)
         running = asyncio.create_task(server.serve(sockets=[listener]))
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         writer.write(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{{".encode())

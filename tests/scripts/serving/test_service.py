@@ -10,6 +10,7 @@ import pytest
 from locigraph.assembly import defaults
 from locigraph.kg.errors import LocigraphError
 from locigraph.serving import request_queue
+from locigraph.serving.problems import LimitError, problem_of
 from locigraph.serving.service import Service, without_folders
 from tests.faults.workbench import FakeCachedEncoder
 from tests.scripts.serving.servers import serving
@@ -89,3 +90,9 @@ def test_notes_and_reasons_of_answers_name_no_folder(place: Path, monkeypatch: p
         for answer in [*answers, client.get("/ready")]:
             assert "checkpoint: no checkpoint found there" in answer.text
             assert str(place) not in answer.text
+
+
+def test_who_owes_requests_is_told_when_they_are_paid() -> None:
+    answer = problem_of(LimitError("key 'ana' has asked for more work than it has requests; try again in 7 s", 7))
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "7")
+    assert b"urn:locigraph:limit" in answer.body
