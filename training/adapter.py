@@ -167,7 +167,7 @@ class TextAdaptation(LowRankTraining):
     def _encode(self, features: dict[str, Tensor]) -> Tensor:
         # Of a copy, into which the encoder writes its results: kept with the batch, they would outlive it.
         embeddings: Tensor = self.encoder(dict(features))["sentence_embedding"]
-        return embeddings.float()
+        return embeddings[:, : self.encoder.truncate_dim].float()  # as ``encode`` cuts them
 
     def configure_optimizers(self) -> Any:
         """AdamW on the adapter's weights; the learning rate rises linearly, then falls linearly to 0."""

@@ -384,6 +384,8 @@ def run_lightning(
             if resumed is None and len(validation):
                 trainer.validate(module, checks, verbose=False)  # the baseline that the stage must beat
             trainer.fit(module, steps, checks, ckpt_path=None if resumed is None else path, weights_only=True)
+    if best.best_epoch < 0:  # else an epoch before it diverged is kept
+        _require_finite(module, stage)
     best.finish(module)
     _require_finite(module, stage)
     if not best.best:  # no validation spaces, or no questions about them

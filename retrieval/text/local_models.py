@@ -35,7 +35,9 @@ def _states(folder: Path) -> Iterator[tuple[Path, int, int]]:
     with suppress(OSError, ValueError, TypeError, KeyError):
         parts |= {folder / str(module["path"]) for module in json.loads((folder / "modules.json").read_text())}
     for part in sorted(parts):
-        for file in sorted({file for pattern in _TELLING for file in part.glob(pattern) if file.is_file()}):
+        # A module may have modules of its own, such as one for questions and one for texts.
+        find = part.glob if part == folder else part.rglob
+        for file in sorted({file for pattern in _TELLING for file in find(pattern) if file.is_file()}):
             yield file, file.stat().st_size, file.stat().st_mtime_ns
 
 

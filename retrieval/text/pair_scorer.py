@@ -28,6 +28,7 @@ from locigraph.kg.files import check_seal, parsed_json, replaced_folder, sealed,
 from locigraph.kg.language.seen_texts import SeenTexts, seen_spaces
 from locigraph.kg.language.tokens import with_named_emoji, words
 from locigraph.retrieval.errors import TextEncoderError
+from locigraph.retrieval.text.local_models import identified
 from locigraph.retrieval.text.text_adapter import TextAdapter, add_adapter, are_finite, merge_adapter, start_from
 from locigraph.retrieval.text.text_encoder import load_model
 
@@ -129,6 +130,7 @@ class TrainedReranker:
     Attributes:
         folder: Its folder.
         base: Name of the text encoder that it reads with.
+        base_id: The same, with a hash of its files if it is a folder; see ``local_models.identified``.
         version: Twelve hexadecimal digits of a hash of its weights.
         settings: Rank of its updates, length of pairs, and how its scores are used (``retrieval.rerank``).
         details: What the manifest records of the training: data, seed, commit, validation scores.
@@ -137,6 +139,7 @@ class TrainedReranker:
 
     folder: Path
     base: str
+    base_id: str
     version: str
     settings: Mapping[str, float]
     details: Mapping[str, Any]
@@ -148,7 +151,16 @@ class TrainedReranker:
         return seen_spaces(self.details)
 
     def scorer(self) -> PairScorer:
-        """The network, ready to score; raises TextEncoderError if the weights do not fit the text encoder."""
+        """The network, ready to score.
+
+        Raises:
+            TextEncoderError: If the weights do not fit the text encoder, or this has other files than in the training.
+        """
+        if self.base_id != identified(self.base):
+            raise TextEncoderError(
+                f"{self.folder}: the reranker was trained on text encoder {self.base!r} with other files; put these "
+                "back, or train it again"
+            )
         made = PairScorer(self.base, rank=int(self.settings["rank"]), max_tokens=int(self.settings["max_tokens"]))
         try:
             weights = load_file(self.folder / _WEIGHTS)
@@ -188,7 +200,8 @@ def save_reranker(
         save_file(weights, part / _WEIGHTS)
         seen.save(part)
         manifest = {
-            "base": base, "version": _version(part), "settings": dict(settings), "details": dict(details),
+            "base": base, "base_id": identified(base), "version": _version(part),
+            "settings": dict(settings), "details": dict(details),
             "kind": "reranker",
         }  # fmt: skip
         (part / _MANIFEST).write_text(sealed(manifest))
@@ -208,8 +221,8 @@ def read_reranker(folder: Path) -> TrainedReranker:
         if manifest.get("kind") != "reranker":
             raise TextEncoderError(f"{folder}: this is no reranker; {cure}")
         found = TrainedReranker(
-            folder, str(manifest["base"]), str(manifest["version"]), dict(manifest["settings"]),
-            dict(manifest["details"]), SeenTexts.read(folder),
+            folder, str(manifest["base"]), str(manifest.get("base_id", manifest["base"])), str(manifest["version"]),
+            dict(manifest["settings"]), dict(manifest["details"]), SeenTexts.read(folder),
         )  # fmt: skip
         version = _version(folder)
         check_seal(manifest)

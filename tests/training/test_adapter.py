@@ -258,6 +258,17 @@ def test_training_reads_long_texts_in_the_same_windows_as_the_text_encoder(base:
     np.testing.assert_allclose(made, expected, atol=1e-4)
 
 
+def test_training_cuts_vectors_as_the_text_encoder_does(base: str, tmp_path: Path) -> None:
+    model = load_model(base, device="cpu")
+    model.truncate_dim = 4
+    model.save(str(tmp_path / "cut"))
+    module = TextAdaptation(load_model(str(tmp_path / "cut"), device="cpu"), CONFIG, examples=1, seed=0).eval()
+    said = ["Ana: We sold it!", "Tom: yes"]
+    expected = CachedTextEncoder(str(tmp_path / "cut"), cache=tmp_path / "c.sqlite", device="cpu").encode(said)
+    assert expected.shape == (2, 4)
+    np.testing.assert_allclose(module._embed(said).detach().numpy(), expected, atol=1e-4)
+
+
 def test_training_reads_emoji_and_a_default_prompt_as_the_text_encoder_does(base: str, tmp_path: Path) -> None:
     model = load_model(base, device="cpu")
     model.prompts, model.default_prompt_name = {"query": "search: "}, "query"

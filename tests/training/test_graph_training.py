@@ -224,6 +224,8 @@ def test_a_training_that_diverges_is_an_error_and_leaves_what_was_made_before(tm
     unchecked = replace(BOTH_SIDES, train=(*BOTH_SIDES.train, *BOTH_SIDES.validation), validation=())
     with pytest.raises(TrainingError, match=r"'finetune' diverged: weight '.*' holds NaN or infinity"):
         made_of(tmp_path, unchecked, settings=wild)
+    with pytest.raises(TrainingError, match=r"'finetune' diverged"):  # not a training that was no better than nothing
+        made_of(tmp_path, settings=wild)
     assert load_checkpoint(tmp_path / "checkpoint", text_encoder=ENCODER.model_id).version == good.version
 
 

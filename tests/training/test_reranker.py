@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,16 @@ def test_hits_beyond_its_depth_keep_their_order_and_distances(base: str, tmp_pat
     assert [each.node_id for each in ranked[2:]] == [each.node_id for each in hits[2:]]
     assert [each.score - ranked[1].score for each in ranked[2:]] == pytest.approx([-1.0, -2.0])
     assert reranker.rerank("which", [], []) == []
+
+
+def test_a_reranker_is_not_used_on_a_text_encoder_with_other_files(tmp_path: Path) -> None:
+    base = tiny_text_encoder(tmp_path / "model")
+    made = trained(base, tmp_path, dataclasses.replace(CONFIG, epochs=1))
+    shutil.rmtree(base)
+    shutil.rmtree(f"{base}-bert")
+    tiny_text_encoder(tmp_path / "model", seed=7)
+    with pytest.raises(TextEncoderError, match=r"was trained on text encoder '.*model' with other files"):
+        LearntReranker(made).rerank("which", [hit("Ann: 1", "episode")], ["Ann: 1"])
 
 
 def test_a_scorer_starts_with_the_weights_of_the_adapter(base: str, tmp_path: Path) -> None:

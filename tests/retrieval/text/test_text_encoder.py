@@ -13,12 +13,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from locigraph.kg.embedded_text import windows
 from locigraph.retrieval.errors import TextEncoderError
+from locigraph.retrieval.text.local_models import identified
 from locigraph.retrieval.text.text_encoder import (
     _LETTERS_A_BATCH,
     DEFAULT_MODEL,
@@ -167,6 +169,36 @@ def test_a_model_is_found_in_the_home_folder(tmp_path: Path, monkeypatch: pytest
     assert load_model("~/mine").get_embedding_dimension() == 384
     with pytest.raises(TextEncoderError, match="'~/other': no such folder"):
         load_model("~/other")
+
+
+@pytest.mark.parametrize("modules", ['[{"idx": 0, "name": "0", "path": "", "type": "no_such.Module"}]', "[{}]"])
+def test_a_model_whose_modules_cannot_be_loaded_is_an_error_that_names_it(tmp_path: Path, modules: str) -> None:
+    folder = tiny_text_encoder(tmp_path / "model")
+    Path(folder, "modules.json").write_text(modules)
+    with pytest.raises(TextEncoderError, match="model' cannot be loaded"):
+        load_model(folder)
+
+
+def test_weights_of_modules_within_modules_are_part_of_a_models_identity(tmp_path: Path) -> None:
+    folder = Path(tiny_text_encoder(tmp_path / "model"))
+    inner = folder / "1_Pooling" / "0_Transformer" / "model.safetensors"
+    inner.parent.mkdir()
+    names = set()
+    for weights in (b"one", b"two"):
+        inner.write_bytes(weights)
+        names.add(identified(str(folder)))
+    assert len(names) == 2
+
+
+def test_a_text_of_which_a_model_knows_no_token_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = CachedTextEncoder(tiny_text_encoder(tmp_path / "model"), cache=tmp_path / "c.sqlite", device="cpu")
+    encoder.load()
+    assert encoder._model is not None
+    monkeypatch.setattr(
+        encoder._model, "encode", lambda texts, **_: torch.tensor([[float("\u65e5" not in t)] for t in texts])
+    )
+    with pytest.raises(TextEncoderError, match="knows none of the tokens of text '\u65e5\u672c'"):
+        encoder.encode(["ab", "\u65e5\u672c"])
 
 
 class ImpatientEncoder(CountingEncoder):
