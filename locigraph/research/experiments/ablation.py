@@ -101,6 +101,11 @@ def compared_variants(
 
     questions = folded.corpus.questions
     left_out = learnt_questions(folded.corpus, folded.folds, seen_by(folded.encoder.adapter))
+    if len(left_out) == len(questions):
+        raise LocigraphError(
+            f"{folded.corpus.path}: the adapter has learnt from all {len(questions)} questions, so none is left to "
+            "compare variants on; use another corpus, or --encoder.adapter null"
+        )
     with folded.trainings(trainer, seed=seed) as (views, trainings):
 
         def run_fold(name: str, settings: Settings, fold: Fold) -> StrategyRun:

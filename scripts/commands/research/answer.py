@@ -69,16 +69,21 @@ def answer(
         )
     contexts = _named(read_contexts(folder / "contexts.jsonl.gz", budget_tokens), strategies, folder)
     row = FORMATS[loaded.format]
+    asked = set[str]().union(*contexts.values())  # an evaluation may have been of some categories alone
     answerable = [
-        question for question in loaded.questions if question.answer and question.category not in row.unanswerable
+        question
+        for question in loaded.questions
+        if question.answer and question.category not in row.unanswerable and question.question_id in asked
     ]
-    unanswerable = list(loaded.unanswerable)
+    unanswerable = [question for question in loaded.unanswerable if question.question_id in asked]
     if questions is not None:
         chance = random.Random(seed)
         answerable = chance.sample(answerable, min(questions, len(answerable)))
         unanswerable = chance.sample(unanswerable, min(questions, len(unanswerable)))
     if not answerable:
-        raise LocigraphError(f"{loaded.path}: no question has a reference answer, so answers cannot be judged")
+        raise LocigraphError(
+            f"{loaded.path}: no question that was evaluated has a reference answer, so answers cannot be judged"
+        )
     answerer.ledger.bind(SpentFile(folder / "spent_by_stage.json"))
     run = Answering(answerer, judging, contexts, answerable, unanswerable, row.listing, row.explained, concurrency)
     made = run.run(folder, wrong=wrong, seed=seed)

@@ -1,17 +1,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import pytest
 
 from locigraph.gnn.encoders import GRAPH_ENCODERS
 from locigraph.gnn.relations import RELATIONS, network_relations
+from locigraph.kg.corpora.corpus import Corpus
+from locigraph.kg.errors import LocigraphError
+from locigraph.kg.types import Question, SpaceId
 from locigraph.research.evaluation.ablation_report import ablation_figure, ablation_rows, ablation_table
 from locigraph.research.evaluation.outcomes import QuestionOutcome, StrategyRun
 from locigraph.research.evaluation.results import Summary
 from locigraph.research.evaluation.summary import summarise
-from locigraph.research.experiments.ablation import FULL, variants_of
-from locigraph.training.config import Settings, changed
+from locigraph.research.experiments.ablation import FULL, compared_variants, variants_of
+from locigraph.training.config import Settings, TrainerConfig, changed
 from locigraph.training.objectives import LOSSES
 
 
@@ -68,3 +74,12 @@ def test_the_sketch_is_tried_with_four_other_widths() -> None:
         int(name.split()[1]): changes for name, changes in variants_of(Settings()).items() if name.startswith("sketch")
     }
     assert found == {width: {"model.lexical_dim": width} for width in (256, 512, 2048, 4096)}
+
+
+def test_where_every_question_was_learnt_nothing_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    question = Question(SpaceId("s"), "q", "Who?", "c", ())
+    corpus = Corpus((), (question,), path="learnt.jsonl")
+    folded: Any = SimpleNamespace(corpus=corpus, folds=(), encoder=SimpleNamespace(adapter=None))
+    monkeypatch.setattr("locigraph.research.experiments.result_files.learnt_questions", lambda *_: ["q"])
+    with pytest.raises(LocigraphError, match=r"learnt\.jsonl: the adapter has learnt from all 1 questions"):
+        compared_variants(folded, Settings(), {}, TrainerConfig(), seed=0)

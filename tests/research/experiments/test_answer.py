@@ -235,3 +235,15 @@ def test_a_draw_of_questions_is_the_same_for_all_strategies(
     assert drawn[0] == drawn[1]
     assert len(drawn[0]) == 3 + 2  # and both that are not answered
     assert {SpaceId(each.split(":")[0]) for each in drawn[0]} <= {"one", "two"}
+
+
+def test_questions_are_drawn_from_those_that_were_evaluated(
+    evaluated: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    context = {1_000: PackedContext(("[8 May 2023] Ann: hm (D1:1)",), (), 10)}
+    some = StrategyRun("v2", {}, {}, {}, None, {"one:0": context, "two:1": context})
+    write_contexts(evaluated / "contexts.jsonl.gz", [some])
+    with stub_server(Stub(replied)) as stub:
+        run(capsys, *options(evaluated, stub, "--questions", "2", "--wrong", "0"))
+    lines = (evaluated / "answers.jsonl").read_text().splitlines()
+    assert {json.loads(line)["question_id"] for line in lines} == {"one:0", "two:1"}
