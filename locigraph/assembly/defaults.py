@@ -61,6 +61,11 @@ _SHIPPED = "shipped"  # recorded in place of a path, since a store may outlive t
 _ENCODER, _CHECKPOINT = "encoder", "checkpoint"
 
 
+def remembered_checkpoint(store: Store) -> str | None:
+    """Folder of the checkpoint that the store remembers, ``shipped`` or None."""
+    return store.setting(_CHECKPOINT)
+
+
 def encoder_settings(given: EncoderSettings, store: Store, checkpoint: str | None = DEFAULT) -> EncoderSettings:
     """The text encoder to use: as given, else as the store remembers it, else the shipped one.
 

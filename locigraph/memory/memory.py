@@ -171,6 +171,11 @@ class Memory:
         return self._redact
 
     @property
+    def files(self) -> list[str]:
+        """Names of models and checkpoints in use, and of those that the store remembers: folders, or names of a hub."""
+        return self._parts.files
+
+    @property
     def waits_for_models(self) -> bool:
         """Whether ``add`` waits for language models."""
         return self._parts.waits_for_models

@@ -107,6 +107,13 @@ class Parts:
         self.has_forgotten = False
         self.why_no_v2 = "no checkpoint is named" if checkpoint is None else ""
 
+    @property
+    def files(self) -> list[str]:
+        """See ``Memory.files``."""
+        used = self._settings
+        named = used.model, used.adapter, used.cache, self._checkpoint, defaults.remembered_checkpoint(self.graph)
+        return [each for each in named if each is not None]
+
     def close(self) -> None:
         """Release everything."""
         self._opened.close()

@@ -28,7 +28,7 @@ from locigraph.serving.limits import RateLimit
 from locigraph.serving.operations import OPERATIONS, Operation
 from locigraph.serving.problems import INTERNAL, Problem, invalid, problem, problem_of, told_of
 from locigraph.serving.running import CHALLENGE, PROOF, proof_of
-from locigraph.serving.service import SWEEP_S, Service, without_folders
+from locigraph.serving.service import SWEEP_S, Service
 from locigraph.serving.tools import mcp_server
 from locigraph.serving.workers import LANES, METRICS_FOLDER
 
@@ -55,6 +55,7 @@ def application(
     hosts: Collection[str],
     requests_per_minute: int,
     max_request_bytes: int,
+    folders: Collection[str] = (),
     sweep_s: float = SWEEP_S,
     secret: str = "",
 ) -> Gate:
@@ -66,11 +67,12 @@ def application(
         hosts: Host names by which the server may be addressed if there are no keys.
         requests_per_minute: Largest number for each key, and for each address without one.
         max_request_bytes: Size of the largest request.
+        folders: Folders whose paths no answer may show.
         sweep_s: Seconds between two erasures of what has expired.
         secret: By which commands on this machine know the server; see ``serving.running``. Empty if none asks for it.
     """
     served = AsyncMemory(lambda: memory, threads=LANES + 1)
-    service = Service(served, limit=RateLimit(requests_per_minute))
+    service = Service(served, limit=RateLimit(requests_per_minute), folders=folders)
     # MCP without sessions: nothing is kept between requests, and any of them may be the last.
     sessions = StreamableHTTPSessionManager(
         mcp_server(service), json_response=True, stateless=True, max_request_body_size=max_request_bytes
@@ -139,7 +141,7 @@ def _add_state(app: FastAPI, service: Service, memory: Memory, secret: str) -> N
         said: dict[str, Any] = {"status": "ready", "strategy": state.strategy}
         if is_known:
             index = {"due_rows": state.due_rows, "due_spaces": state.due_spaces}
-            said |= {"checkpoint": state.checkpoint, "reason": without_folders(state.reason), "index": index}
+            said |= {"checkpoint": state.checkpoint, "reason": service.without_folders(state.reason), "index": index}
         return JSONResponse(said)
 
     @app.get("/metrics", summary="Metrics for Prometheus", response_class=Response)

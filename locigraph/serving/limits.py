@@ -156,7 +156,7 @@ class RateLimit:
         """
         left = self._now_left(name)
         if more > 0 and left < 0:
-            return -left * 60 / self._per_minute
+            return (1 - left) * 60 / self._per_minute
         if more > 0:
             self._keep(name, left - more)
         return 0.0

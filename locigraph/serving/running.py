@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import os
 import secrets
 import urllib.error
 import urllib.request
@@ -106,11 +107,16 @@ class RunningServer:
         return hmac.compare_digest(given.encode(), proof_of(self.secret, challenge).encode())
 
 
+def _file_of(store: str) -> Path:
+    """The file beside a store, wherever links to it lie."""
+    return Path(f"{os.path.realpath(store)}{_SUFFIX}")
+
+
 def running_server(store: str) -> RunningServer | None:
     """The server that says that it serves a store; None if none does, or the store is no file."""
     if "://" in store:
         return None
-    file = Path(f"{store}{_SUFFIX}")
+    file = _file_of(store)
     try:
         if is_open_to_others(file):
             return None  # whoever else wrote it might send questions elsewhere
@@ -135,7 +141,7 @@ def announced(store: str, server: RunningServer) -> Iterator[None]:
     if "://" in store:
         yield
         return
-    file = Path(f"{store}{_SUFFIX}")
+    file = _file_of(store)
     with suppress(OSError):
         file.unlink(missing_ok=True)
         make_private(file)

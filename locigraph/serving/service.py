@@ -6,12 +6,11 @@ import asyncio
 import gc
 import logging
 import math
-import re
+import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -30,8 +29,6 @@ _STATE_S = 1.0
 _AGAIN_S = 30.0  # before models that could not be loaded are tried again
 #: Seconds between two erasures of what has expired.
 SWEEP_S = 600.0
-#: Folders of absolute paths, in quotes or not.
-_FOLDERS = re.compile(r"(?<=')/[^'\n]*/|(?<![\w./:'])/(?:[^\s/]+/)+")
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
@@ -41,6 +38,7 @@ class Service:
     Args:
         memory: The memory, with a thread for each lane of the queue.
         limit: Limit on the requests of each caller; None for none.
+        folders: Folders whose paths no answer may show.
 
     Attributes:
         limit: As given.
@@ -48,9 +46,10 @@ class Service:
         not_ready: Why requests cannot be answered yet, or at all; empty once models and checkpoint are loaded.
     """
 
-    def __init__(self, memory: AsyncMemory, *, limit: RateLimit | None = None) -> None:
+    def __init__(self, memory: AsyncMemory, *, limit: RateLimit | None = None, folders: Collection[str] = ()) -> None:
         self._memory = memory
         self.limit = RateLimit(sys.maxsize) if limit is None else limit
+        self._folders = sorted(folders, key=len, reverse=True)
         self._reading: asyncio.Task[MemoryState] | None = None
         self._last: MemoryState | None = None
         self._queue = RequestQueue(memory, self._observe)
@@ -96,7 +95,7 @@ class Service:
             gc.freeze()
             self.not_ready = ""
         except LocigraphError as error:  # the server keeps running, and answers what it can
-            self.not_ready = str(_told_error(error))
+            self.not_ready = str(self._told_error(error))
         except Exception as error:
             log_crash(error)
             self.not_ready = INTERNAL
@@ -132,7 +131,7 @@ class Service:
             try:
                 self._last = self._reading.result()
             except LocigraphError as error:
-                raise _told_error(error) from None
+                raise self._told_error(error) from None
         if self._last is None:
             raise BusyError("the memory is busy writing; try again in a few seconds")
         return self._last
@@ -152,16 +151,35 @@ class Service:
             if wait_s := math.ceil(self.limit.charge(caller.name, asked.size - 1)):
                 said = f"key {caller.name!r} has asked for more work than it has requests; try again in {wait_s} s"
                 raise LimitError(said, wait_s)
-            answer = _told(await self._queue.answer(operation, asked, caller))
+            answer = self._told(await self._queue.answer(operation, asked, caller))
             end = "ok"
         except LocigraphError as error:
             end = "refused"
-            raise _told_error(error) from None
+            raise self._told_error(error) from None
         finally:
             self._waiting -= 1
             self._running.set(self._waiting)
             self._calls.labels(operation.name, end).inc()
         return answer
+
+    def without_folders(self, said: str) -> str:
+        """A message as clients may see it: without what is the operator's, the folders of this machine."""
+        for folder in self._folders:
+            said = said.replace(f"{folder}{os.sep}", "")
+        return said
+
+    def _told_error(self, error: LocigraphError) -> LocigraphError:
+        error.args = (self.without_folders(error.public or str(error)),)
+        return error
+
+    def _told(self, answer: BaseModel) -> BaseModel:
+        """An answer whose notes, and reason why something cannot be used, are such as clients may see."""
+        told = {
+            name: self.without_folders(said) if isinstance(said, str) else [*map(self.without_folders, said)]
+            for name in ("reason", "notes")
+            if (said := getattr(answer, name, None))
+        }
+        return answer.model_copy(update=told) if told else answer
 
     def stop(self) -> None:
         """Refuse all requests without an answer, and all new ones."""
@@ -170,26 +188,6 @@ class Service:
     def _observe(self, name: str, waited: float, took: float) -> None:
         self._waited.labels(name).observe(waited)
         self._took.labels(name).observe(took)
-
-
-def without_folders(said: str) -> str:
-    """A message as clients may see it: without the folders of this machine's absolute paths."""
-    return _FOLDERS.sub(lambda found: "" if Path(*Path(found[0]).parts[:2]).exists() else found[0], said)
-
-
-def _told_error(error: LocigraphError) -> LocigraphError:
-    error.args = (without_folders(error.public or str(error)),)
-    return error
-
-
-def _told(answer: BaseModel) -> BaseModel:
-    """An answer whose notes, and reason why something cannot be used, are such as clients may see."""
-    told = {
-        name: without_folders(said) if isinstance(said, str) else [*map(without_folders, said)]
-        for name in ("reason", "notes")
-        if (said := getattr(answer, name, None))
-    }
-    return answer.model_copy(update=told) if told else answer
 
 
 def log_crash(error: BaseException) -> None:

@@ -220,8 +220,10 @@ def read_reranker(folder: Path) -> TrainedReranker:
         manifest = parsed_json((folder / _MANIFEST).read_text())
         if manifest.get("kind") != "reranker":
             raise TextEncoderError(f"{folder}: this is no reranker; {cure}")
+        base = str(manifest["base"])
+        base_id = str(manifest.get("base_id") or identified(base))  # earlier versions did not record it
         found = TrainedReranker(
-            folder, str(manifest["base"]), str(manifest.get("base_id", manifest["base"])), str(manifest["version"]),
+            folder, base, base_id, str(manifest["version"]),
             dict(manifest["settings"]), dict(manifest["details"]), SeenTexts.read(folder),
         )  # fmt: skip
         version = _version(folder)

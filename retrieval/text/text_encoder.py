@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from locigraph.kg.byte_cache import ByteCache
+from locigraph.kg.counts import counted
 from locigraph.kg.embedded_text import WINDOWS, windows
-from locigraph.kg.errors import abridged, how_to_install, shortened
+from locigraph.kg.errors import abridged, how_to_install
 from locigraph.kg.files import MAKE_ROOM, is_of_disk, make_private_folder, opened_sqlite
 from locigraph.kg.language.tokens import with_named_emoji
 from locigraph.kg.temporary import held_folder
@@ -283,8 +284,10 @@ class CachedTextEncoder:
             raise TextEncoderError(f"model {self._name!r} returned NaN or infinite values; try dtype float32")
         lengths = np.linalg.norm(result, axis=1, keepdims=True)
         if not lengths.all():
-            unread = shortened(texts[int(lengths.argmin())])
-            raise TextEncoderError(f"model {self._name!r} knows none of the tokens of text {unread}; use another model")
+            unread = len(texts[int(lengths.argmin())])  # not the text, which errors must not quote
+            raise TextEncoderError(
+                f"model {self._name!r} knows none of the tokens of a text of {counted(unread, 'letter')}; use another"
+            )
         result /= lengths
         self.encoded += len(texts)
         return result

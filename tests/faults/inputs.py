@@ -59,7 +59,7 @@ _RAW = (
 _COMMANDS = {command: {"space": "x"} if command in ("recall", "explain", "forget") else {} for command in COMMANDS}
 del _COMMANDS["demo"]
 #: Commands that would do much work if nothing were wrong: their configuration is only resolved.
-_MAKE_MUCH = ("ablate", "build", "evaluate", "search", "serve", "transfer")
+_MAKE_MUCH = ("ablate", "build", "evaluate", "serve", "transfer")
 
 
 #: Replacement values: the nasty ones, and others that Hypothesis generates.

@@ -52,7 +52,6 @@ def test_what_cannot_be_asked_is_refused_before_anything_heavy_is_loaded(tmp_pat
         ["verify", "--store", "absent.sqlite"],
         ["train", "--store", "absent.sqlite"],
         ["adapt", "--corpus.path", "absent.jsonl"],
-        ["search", "--corpus.path", "absent.jsonl"],
         ["ablate", "--corpus.path", "absent.jsonl"],
         ["evaluate", "--corpus.path", "absent.jsonl"],
         ["transfer", "--graphs", '{"a": {"store": "absent.sqlite", "corpus": {"path": "sample"}}}'],

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from locigraph.memory.recalled import Recalled
 
 
+_MOST_OF_SERVER = 1_000  # hits that a server gives at once
+
+
 def recall(
     question: str,
     *,
@@ -111,7 +114,7 @@ def recall(
     # A server has the parts of its own start; a question that names others cannot be asked there.
     parts_of_its_own = (index, encoder, checkpoint, queries)
     is_plain = parts_of_its_own == (IndexSettings(), REMEMBERED, DEFAULT, None) and reranker in (None, DEFAULT)
-    if is_plain and _has_told(store, asked, json=json, with_spaces=space is None):
+    if is_plain and top_k <= _MOST_OF_SERVER and _has_told(store, asked, json=json, with_spaces=space is None):
         return
     ledger = Ledger()
     query_generator = queries_of(queries, clients_of(llm, ledger=ledger))

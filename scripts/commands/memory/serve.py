@@ -10,10 +10,13 @@ import secrets
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import locigraph
 from locigraph.assembly.batch_jobs import require_servers
 from locigraph.assembly.settings import DEFAULT, REMEMBERED, EncoderSettings, IndexSettings, LLMSettings
 from locigraph.kg.errors import LocigraphError, require_extra
@@ -109,6 +112,7 @@ def serve(
     _serve_http(
         opened, workers, host, port, store, key_file,
         requests_per_minute=-(-requests_per_minute // workers), max_request_bytes=max_request_bytes,
+        folders=_folders(store, index.uri, encoder.cache, encoder.adapter, encoder.model, checkpoint, key_file),
     )  # fmt: skip
 
 
@@ -122,6 +126,7 @@ def _serve_http(
     *,
     requests_per_minute: int,
     max_request_bytes: int,
+    folders: Collection[str],
 ) -> None:
     """Serve HTTP in one process or several, each with these limits."""
     from functools import partial
@@ -145,6 +150,7 @@ def _serve_http(
             secret=server.secret,
             requests_per_minute=requests_per_minute,
             max_request_bytes=max_request_bytes,
+            folders=folders,
             greeting=f"{shown_url(store)} at {url}; explorer at {url}/explorer; stop with Ctrl-C",
             announcing=partial(announced, store, server) if workers == 1 else nullcontext,
         )
@@ -167,6 +173,7 @@ def _serve(
     hosts: Collection[str],
     requests_per_minute: int,
     max_request_bytes: int,
+    folders: Collection[str],
     secret: str,
     greeting: str,
     announcing: Callable[[], AbstractContextManager[None]],
@@ -185,16 +192,33 @@ def _serve(
     _log_to_stderr()
     app = application(
         memory, keys=keys, hosts=hosts, requests_per_minute=requests_per_minute, max_request_bytes=max_request_bytes,
-        secret=secret,
+        folders={*folders, *_folders(*memory.files)}, secret=secret,
     )  # fmt: skip
     # When it is done, uvicorn raises the signal that stopped it again, which must not end in an error.
     before = {each: signal.signal(each, lambda *_: None) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
-        with announcing():  # not before, since another process may serve the store
-            Server(app, lambda: print(greeting, flush=True), lambda: os._exit(0)).run(sockets=[listener])
+        with ExitStack() as doing:
+            doing.enter_context(announcing())  # not before, since another process may serve the store
+
+            def give_up() -> None:
+                doing.close()
+                os._exit(0)
+
+            Server(app, lambda: print(greeting, flush=True), give_up).run(sockets=[listener])
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+def _folders(*named: str | Path | None) -> set[str]:
+    """Folders of this machine that errors might name: those of the named files, and those that all programs use."""
+    code = Path(locigraph.__file__).parents[1]
+    found = {Path.cwd(), Path.home(), Path(tempfile.gettempdir()), Path(sys.prefix), code}
+    for each in named:
+        if each is not None and "://" not in str(each):
+            path = Path(each).expanduser().absolute()
+            found |= {path.parent, path.resolve().parent, path.resolve()}
+    return {str(folder) for folder in found if len(folder.parts) > 1}
 
 
 def _bound(host: str, port: int, *, has_keys: bool) -> socket.socket:

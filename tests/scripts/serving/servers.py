@@ -58,6 +58,7 @@ def serving(
         hosts={"127.0.0.1"},
         requests_per_minute=given["requests_per_minute"],
         max_request_bytes=given["max_request_bytes"],
+        folders=[str(place)],
         sweep_s=sweep_s,
         secret=secret,
     )

@@ -31,6 +31,8 @@ def test_while_a_server_runs_a_file_that_only_its_owner_reads_says_where(tmp_pat
         file = tmp_path / "graph.sqlite.server"
         assert file.stat().st_mode & 0o077 == 0
         assert running_server(store) == server
+        (tmp_path / "link.sqlite").symlink_to(store)
+        assert running_server(str(tmp_path / "link.sqlite")) == server
         file.chmod(0o644)
         assert running_server(store) is None
         file.chmod(0o600)

@@ -157,6 +157,7 @@ def test_the_server_stops_within_ten_seconds_though_a_language_model_does_not_an
                     child.send_signal(signal.SIGTERM)
                     assert child.wait(60) == 0
                     assert time.monotonic() - began < 12
+                assert not (place / "memory.sqlite.server").exists()
                 assert answer.result().status_code == 503
     with Memory.open(place / "memory.sqlite", checkpoint=None) as memory:
         assert memory.spaces() == ["ana"]  # it was stored before the model was asked

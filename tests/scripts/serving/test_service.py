@@ -11,7 +11,7 @@ from locigraph.assembly import defaults
 from locigraph.kg.errors import LocigraphError
 from locigraph.serving import request_queue
 from locigraph.serving.problems import LimitError, problem_of
-from locigraph.serving.service import Service, without_folders
+from locigraph.serving.service import Service
 from tests.faults.workbench import FakeCachedEncoder
 from tests.scripts.serving.servers import serving
 
@@ -65,20 +65,6 @@ def test_models_that_could_not_be_loaded_are_tried_again(place: Path, monkeypatc
             time.sleep(0.05)
         assert client.get("/ready").json()["strategy"] == "v2"
     assert not failures
-
-
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        ("/tmp/a/m.bin: cannot be read", "m.bin: cannot be read"),
-        ("store '/tmp/my files/memory.sqlite' is locked", "store 'memory.sqlite' is locked"),
-        ("cannot write /tmp/a/b, and not /tmp/c/d", "cannot write b, and not d"),
-        ("space '/ana/chats/1' is not known", "space '/ana/chats/1' is not known"),
-        ("ask http://127.0.0.1:80/tmp/v1/recall; path 'a/b/c'", "ask http://127.0.0.1:80/tmp/v1/recall; path 'a/b/c'"),
-    ],
-)
-def test_clients_are_told_of_no_folder_of_the_server(said: str, told: str) -> None:
-    assert without_folders(said) == told
 
 
 def test_notes_and_reasons_of_answers_name_no_folder(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -209,3 +210,29 @@ def test_no_name_of_a_space_shows_another_key_s_rows(guarded: httpx.Client, name
 
     assert guarded.post("/v1/add", json=TURN | {"turn_id": "t1"}, headers=bearer(ana)).status_code == 200
     over_http(guarded.base_url, of_bo, key=bo)
+
+
+@pytest.mark.long
+def test_a_server_on_standard_input_stops_though_a_language_model_does_not_answer(place: Path) -> None:
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    turn = {"space": "ana", "session": "s", "speaker": "Ana", "text": "The dog barks."}
+    said: list[dict[str, Any]] = [
+        {"id": 1, "method": "initialize", "params": hello},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": {"name": "add", "arguments": turn}},
+    ]
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes the request, and says nothing
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+        model = ["--consolidation", "llm", "--llm.base_url", url, "--llm.model", "mute"]
+        with subprocess.Popen(
+            command(place, "--stdio", *model), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()
+        ) as child:
+            assert child.stdin is not None
+            child.stdin.writelines(json.dumps({"jsonrpc": "2.0", **each}).encode() + b"\n" for each in said)
+            child.stdin.flush()
+            try:
+                with silent.accept()[0]:
+                    child.send_signal(signal.SIGTERM)
+                    assert child.wait(20) == 0
+            finally:
+                child.kill()
