@@ -16,6 +16,7 @@ from langchain_core.tools import BaseTool
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from locigraph.assembly.options import check_question
+from locigraph.kg.counts import counted
 from locigraph.kg.errors import LocigraphError, UnknownScopeError, UnknownSpaceError
 from locigraph.memory import AsyncMemory, Memory, Recalled
 from locigraph.memory.frameworks import Asking
@@ -147,6 +148,8 @@ class RecallTool(BaseTool):
     @model_validator(mode="after")
     def _is_told_where_to_search_once(self) -> Self:
         _refuse_names(self.options)
+        if "budget_tokens" in self.options:
+            raise ValueError("budget_tokens is an attribute of the tool; leave it out of options")
         for name in self.from_run:
             if name not in _NAMED:
                 raise ValueError(f"from_run names {name!r}; expected some of {', '.join(_NAMED)}")
@@ -188,7 +191,13 @@ class RecallTool(BaseTool):
 
 def _told(found: Recalled) -> tuple[str, dict[str, object]]:
     """What a model reads of a search, and all of it."""
-    lines = [str(found.context)] if found.hits else ["No memory was found."]
+    left_out = found.context.left_out if found.context is not None else 0
+    if found.hits:
+        lines = [str(found.context)]
+    elif left_out:
+        lines = [f"What was found does not fit into this answer: {counted(left_out, 'hit')}."]
+    else:
+        lines = ["No memory was found."]
     return "\n".join([*lines, *(f"[note: {note}]" for note in found.notes)]), found.as_json()
 
 

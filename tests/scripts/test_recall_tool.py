@@ -102,6 +102,10 @@ def test_that_nothing_was_found_is_told_with_what_is_missing(place: Path) -> Non
         found, note = tool.invoke(QUESTION).splitlines()
         assert found == "No memory was found."
         assert note == "[note: v1 answered, since v2 cannot be used: no checkpoint is named]"
+        small = RecallTool(memory=memory, space="ana", budget_tokens=1)
+        assert small.invoke(QUESTION).splitlines()[0] == "What was found does not fit into this answer: 2 hits."
+        with pytest.raises(ValueError, match="budget_tokens is an attribute of the tool"):
+            RecallTool(memory=memory, space="ana", options={"budget_tokens": None})
         outage = RecallTool(memory=memory, space="ana", options={"strategy": "v2"})
         with pytest.raises(LocigraphError, match="no checkpoint is named"):  # is no answer
             outage.invoke(QUESTION)
