@@ -38,7 +38,7 @@ def test_what_is_awaited_is_what_memory_does(place: Path) -> None:
 
 
 def test_every_public_method_of_memory_can_be_awaited() -> None:
-    others = {"open", "close", "waits_for_models", "redacts", "adding"}  # adding is a generator, for servers
+    others = {"open", "close", "waits_for_models", "redacts", "files", "adding"}  # the last two are for servers
     ours = {name for name in vars(Memory) if not name.startswith("_")} - others
     assert {name for name in ours if signature(getattr(AsyncMemory, name)) != signature(getattr(Memory, name))} == set()
 
