@@ -181,7 +181,7 @@ def checkpoint_folder(given: str, store: Store, model: str) -> Path:
             imported; ``load_checkpoint`` checks the rest.
     """
     if given == DEFAULT:
-        name = store.setting(_CHECKPOINT) or _SHIPPED
+        name = remembered_checkpoint(store) or _SHIPPED
     elif given != _SHIPPED and not (whole_folder(Path(given)) / _MANIFEST).exists():
         raise CheckpointError(f"{given}: no checkpoint found there; run locigraph train, or name its folder")
     else:

@@ -52,7 +52,7 @@ from locigraph.retrieval.protocols import MOST_FOUND
 from locigraph.retrieval.superseding import SupersedingRetriever
 from locigraph.retrieval.text.node_vectors import snapshot_with_vectors
 from locigraph.retrieval.text.text_encoder import plain_and_adapted
-from locigraph.training.errors import CheckpointError
+from locigraph.training.errors import CheckpointError, StaleEmbeddingsError
 
 if TYPE_CHECKING:
     from locigraph.kg.store.engine import Access
@@ -794,7 +794,6 @@ class Memory:
                 reranker.read_ahead(unread.texts)
 
     def _searched(self, asking: AskedQuestion, reranker: Reranker | None = None) -> Recalled:
-        from locigraph.training.errors import StaleEmbeddingsError
 
         with self._seeing(asking.space, asking.scope):
             asked = self._parts.asked(asking)

@@ -25,7 +25,7 @@ from locigraph.memory.known_turns import KnownTurns
 from locigraph.retrieval.conditions import all_of, spoken_by
 from locigraph.retrieval.errors import IndexMismatchError
 from locigraph.retrieval.protocols import GraphVectors, Retriever
-from locigraph.training.errors import CheckpointError
+from locigraph.training.errors import CheckpointError, StaleEmbeddingsError
 
 if TYPE_CHECKING:
     from locigraph.assembly.graphs import GraphWriter
@@ -212,8 +212,6 @@ class Parts:
         if self.has_forgotten or self.graph.outbox_size() or (self.graph.changed_spaces() and self.live() is not None):
             self.drain()
             if self.live() is not None:
-                from locigraph.training.errors import StaleEmbeddingsError
-
                 with suppress(StaleEmbeddingsError):  # what is due stays listed for who uses the other checkpoint
                     self._with_checkpoint_in_use(lambda embeddings: embeddings.update())
             self.has_forgotten = False
@@ -242,7 +240,6 @@ class Parts:
 
         A writer brings the embeddings up to date before each search; for a reader they must be up to date already.
         """
-        from locigraph.training.errors import StaleEmbeddingsError
 
         found = self.live()
         if found is None or not self.is_readonly:
@@ -369,7 +366,6 @@ class Parts:
         Raises:
             StaleEmbeddingsError: If one is named, and another is in use now.
         """
-        from locigraph.training.errors import StaleEmbeddingsError
 
         embeddings = self.require_live()
         try:

@@ -112,7 +112,7 @@ def serve(
     _serve_http(
         opened, workers, host, port, store, key_file,
         requests_per_minute=-(-requests_per_minute // workers), max_request_bytes=max_request_bytes,
-        folders=_folders(store, index.uri, encoder.cache, encoder.adapter, encoder.model, checkpoint, key_file),
+        folders=_folders(store, index.uri, key_file),
     )  # fmt: skip
 
 

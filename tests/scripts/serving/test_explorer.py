@@ -55,6 +55,13 @@ def page(browser: Browser, guarded: httpx.Client) -> Iterator[Page]:
     assert [each for each in said if "401" not in each] == []
 
 
+def give_key(page: Page) -> None:
+    """Open the space of Ana with her key."""
+    page.get_by_label("Key").fill(next(iter(KEYS)))
+    page.get_by_label("Key").press("Tab")
+    expect(page.get_by_label("Space")).to_have_value("ana")
+
+
 @pytest.mark.long
 def test_a_question_is_asked_looked_into_and_moved_in_time_by_keyboard(page: Page) -> None:
     press, status = page.keyboard.press, page.locator("#status")
@@ -116,9 +123,7 @@ def test_the_neighbourhood_of_the_chosen_hit_has_the_weights_that_explain_gives(
     answer = guarded.post("/v1/explain", json={"space": "ana", "question": question, "top_k": 3}, headers=bearer(ana))
     turns = {turn["turn_id"]: turn for turn in answer.json()["turns"]}
     assert sum(len(turn["influences"]) for turn in turns.values()) > 3
-    page.get_by_label("Key").fill(ana)
-    page.get_by_label("Key").press("Tab")
-    expect(page.get_by_label("Space")).to_have_value("ana")
+    give_key(page)
     page.get_by_label("Question").fill(question)
     page.get_by_role("button", name="Ask").click()
     hits = page.locator("#hits button")
@@ -154,9 +159,7 @@ def test_the_drawing_holds_the_neighbours_of_the_largest_effects_up_or_down(page
     parts = dict.fromkeys(("own_meaning", "own_words", "own_context", "bias"), 0.0)
     turns = [parts | {"turn_id": f"t{day}", "score": 1.0, "influences": near} for day in (1, 2, 3)]
     page.route("**/v1/explain", lambda route: route.fulfill(json={"turns": turns, "notes": []}))
-    page.get_by_label("Key").fill(next(iter(KEYS)))
-    page.get_by_label("Key").press("Tab")
-    expect(page.get_by_label("Space")).to_have_value("ana")
+    give_key(page)
     page.get_by_label("Question").fill("Who bought the bike?")
     page.get_by_label("Question").press("Enter")
     expect(page.locator("#neighbours tr")).to_have_count(14)
@@ -170,9 +173,7 @@ def signed(number: float) -> str:
 
 
 def test_what_was_said_is_shown_as_it_is_and_never_run(page: Page) -> None:
-    page.get_by_label("Key").fill(next(iter(KEYS)))
-    page.get_by_label("Key").press("Tab")
-    expect(page.get_by_label("Space")).to_have_value("ana")
+    give_key(page)
     page.get_by_label("Question").fill("What was sold for 5 euros?")
     page.get_by_label("Question").press("Enter")
     expect(page.locator("#hits")).to_contain_text(MARKUP)
@@ -202,9 +203,7 @@ def test_the_explorer_s_files_forbid_everything_but_their_own(place: Path) -> No
 
 
 def test_with_another_key_nothing_stays_of_what_the_last_one_could_see(page: Page) -> None:
-    page.get_by_label("Key").fill(next(iter(KEYS)))
-    page.get_by_label("Key").press("Tab")
-    expect(page.get_by_label("Space")).to_have_value("ana")
+    give_key(page)
     page.get_by_label("Question").fill("Who bought the bike?")
     page.get_by_label("Question").press("Enter")
     expect(page.locator("#hits button")).to_have_count(3)
@@ -217,9 +216,7 @@ def test_with_another_key_nothing_stays_of_what_the_last_one_could_see(page: Pag
 
 
 def test_the_score_of_a_hit_that_was_looked_up_is_the_sum_of_the_parts_that_are_told(page: Page) -> None:
-    page.get_by_label("Key").fill(next(iter(KEYS)))
-    page.get_by_label("Key").press("Tab")
-    expect(page.get_by_label("Space")).to_have_value("ana")
+    give_key(page)
     page.get_by_label("Question").fill("stolen")
     page.get_by_label("Question").press("Enter")
     expect(page.locator("#hits button").first).to_contain_text("The bike was stolen last night.")
