@@ -32,6 +32,7 @@ class Contender(Strategy):
         is_random: Whether what it learns depends on the random seed.
         is_baseline: Whether v2 and its variants (all that search graph embeddings) are tested against it when the
             caller names no baselines.
+        reads_causes: Whether it searches along the links to causes that ``locigraph link`` adds.
     """
 
     learn: Callable[[FoldTask, Contender], StrategyRun] | None = None
@@ -39,6 +40,7 @@ class Contender(Strategy):
     changes: Mapping[str, Any] = field(default_factory=dict)
     is_random: bool = False
     is_baseline: bool = False
+    reads_causes: bool = False
 
     @property
     def is_trained(self) -> bool:
@@ -235,12 +237,14 @@ CONTENDERS: Table[Contender] = Table(
                 "MAGMA: beam search over four graphs, weighted by the intent of the question",
                 _magma,
                 has_adapted=True,
+                reads_causes=True,
             ),
             Contender(
                 "tempr",
                 "TEMPR: meaning, words, spreading activation and time fused by RRF",
                 _tempr,
                 has_adapted=True,
+                reads_causes=True,
             ),
             Contender(
                 "hipporag",

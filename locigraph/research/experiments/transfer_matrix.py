@@ -20,6 +20,7 @@ from locigraph.kg.errors import LocigraphError, shortened
 from locigraph.kg.name_list import Names
 from locigraph.kg.registry import Table
 from locigraph.kg.store import Store
+from locigraph.kg.types import SpaceId
 from locigraph.kg.views import Views
 from locigraph.research.contenders import CONTENDERS, Contender, made_of
 from locigraph.research.evaluation import document
@@ -74,7 +75,7 @@ class TransferMatrix:
 
     Attributes:
         cells: Results of the cells, in the order in which ``ask`` added them.
-        notes: What was not tested, and why.
+        notes: What was not tested, and why; and which graphs lack what a baseline searches.
     """
 
     def __init__(
@@ -254,11 +255,21 @@ class TransferMatrix:
         if name not in self._same_for_all:
             graph = self._graph(name)
             spaces = list(dict.fromkeys(q.space for q in graph.corpus.questions))
+            self._note_missing_causes(name, spaces)
             with SearchParts(graph.store, graph.encoder, spaces=spaces) as parts:
                 made = made_of(parts, self._baselines).values()
                 views = graph.views if self._contexts else None
                 self._same_for_all[name] = [run_strategy(each, graph.corpus.questions, views) for each in made]
         return self._same_for_all[name]
+
+    def _note_missing_causes(self, name: str, spaces: Sequence[SpaceId]) -> None:
+        readers = [each for each in self._baselines if BASELINES[each].reads_causes]
+        views = self._graph(name).views
+        if readers and not any("CAUSES" in views.at(space, None).relations for space in spaces):
+            self.notes.append(
+                f"{name} has no link to a cause, along which {', '.join(readers)} search; unless locigraph link has "
+                f"been run with --store {self._named[name].store}, run it, and then this again."
+            )
 
 
 def _packed(cell: Mapping[str, Any], shown: Sequence[str]) -> list[list[str]]:

@@ -1,27 +1,35 @@
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from locigraph.assembly import opening
 from locigraph.assembly.settings import CorpusSettings, EncoderSettings, GraphSettings
+from locigraph.consolidation.linking import Linker
 from locigraph.kg.errors import LocigraphError
 from locigraph.kg.registry import UnknownNameError
 from locigraph.kg.store import Store
 from locigraph.kg.types import Question, SpaceId
 from locigraph.research.contenders import CONTENDERS
 from locigraph.research.experiments.transfer_matrix import BASELINES, TransferMatrix
+from locigraph.scripts.commands.memory.build import build
 from locigraph.scripts.commands.research.transfer import transfer
 from tests.fakes_graph import CPU, small_settings
+from tests.faults.workbench import FakeCachedEncoder
 
 PUBLISHED = ["gaama-adapted", "assomem-adapted", "magma-adapted", "tempr-adapted", "hipporag-adapted"]
 
 
-def matrix(folder: Path, baselines: str, *, contexts: bool = False) -> TransferMatrix:
-    """A matrix without graphs."""
+def matrix(
+    folder: Path, baselines: str, *, contexts: bool = False, graphs: Mapping[str, GraphSettings] | None = None
+) -> TransferMatrix:
+    """A matrix, of no graphs unless some are given."""
     return TransferMatrix(
-        {}, EncoderSettings(), small_settings(), CPU, folder,
+        graphs or {}, EncoderSettings(), small_settings(), CPU, folder,
         baselines=baselines, validation=0, seed=0, contexts=contexts,
     )  # fmt: skip
 
@@ -108,6 +116,32 @@ def test_a_graph_of_which_a_checkpoint_has_learnt_a_part_is_not_tested_and_the_r
         (note,) = made.notes
         assert note.startswith("mine on g: not tested, since it was trained on 1 of the 3 conversations; name")
         assert made.table().endswith("of that graph: ana, cy.")
+
+
+def test_a_graph_that_was_never_linked_is_told_where_a_baseline_searches_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "text_encoder", lambda settings: FakeCachedEncoder("fake", cache=tmp_path / "cache"))
+    told = ["I sold the blue van to Tom.", "That was because the engine leaked oil."]
+    turns = [{"turn_id": f"t{i}", "speaker": "Ana", "text": text} for i, text in enumerate(told)]
+    asked = {"question_id": "q", "text": "Why sell it?", "evidence_turn_ids": ["t1"]}
+    sessions = [{"session_id": "s", "turns": turns}]
+    line = {"conversation_id": "a", "sessions": sessions, "questions": [asked]}
+    (tmp_path / "corpus.jsonl").write_text(json.dumps(line) + "\n")
+    given = GraphSettings(str(tmp_path / "graph.sqlite"), CorpusSettings(str(tmp_path / "corpus.jsonl")))
+    build(corpus=given.corpus, store=given.store)
+
+    def notes(baselines: str) -> list[str]:
+        with matrix(tmp_path, baselines, graphs={"g": given}) as made:
+            made._learning_nothing("g")
+            return made.notes
+
+    assert notes("bm25,gaama") == []
+    (note,) = notes("bm25,magma,tempr")
+    assert note.startswith("g has no link to a cause, along which magma, tempr search; unless locigraph link has")
+    with Store(Path(given.store)) as graph:
+        Linker(graph).run(SpaceId("a"))
+    assert notes("bm25,magma,tempr") == []
 
 
 @pytest.mark.parametrize("name", ["../x", "/x", ".x", "", "a b", "a/b"])
