@@ -128,8 +128,9 @@ def test_a_graph_that_was_never_linked_is_told_where_a_baseline_searches_links(
     sessions = [{"session_id": "s", "turns": turns}]
     line = {"conversation_id": "a", "sessions": sessions, "questions": [asked]}
     (tmp_path / "corpus.jsonl").write_text(json.dumps(line) + "\n")
-    given = GraphSettings(str(tmp_path / "graph.sqlite"), CorpusSettings(str(tmp_path / "corpus.jsonl")))
-    build(corpus=given.corpus, store=given.store)
+    corpus = CorpusSettings(str(tmp_path / "corpus.jsonl"))
+    given = GraphSettings(str(tmp_path / "graph.sqlite"), corpus)
+    build(corpus=corpus, store=given.store)
 
     def notes(baselines: str) -> list[str]:
         with matrix(tmp_path, baselines, graphs={"g": given}) as made:
