@@ -18,7 +18,7 @@ from locigraph.kg.errors import LocigraphError, nearest, shortened
 from locigraph.kg.language.tokens import normalised
 from locigraph.kg.metadata import scalar_of
 from locigraph.kg.schema import NODE_TYPES
-from locigraph.kg.times import in_utc
+from locigraph.kg.times import in_utc, read_time
 from locigraph.kg.types import Said, Scalar
 
 _MOST_CONDITIONS, _DEEPEST = 100, 10
@@ -133,7 +133,7 @@ class _Parser:
         if key != "$spoken_at":
             return made if key in _OWN else _in_utc(made)
         try:
-            time = datetime.fromisoformat(str(made))
+            time = read_time(str(made))
         except ValueError as error:
             raise LocigraphError(f"{where} is {shortened(value)}; expected a time in ISO 8601 ({error})") from None
         return str(scalar_of(time, where))

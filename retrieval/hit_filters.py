@@ -14,7 +14,7 @@ from typing import Protocol
 from locigraph.kg.language.dated_texts import undated
 from locigraph.kg.language.tokens import normalised, telling_as_written, telling_signs, words
 from locigraph.kg.text_caches import cached
-from locigraph.kg.types import NodeId, Said, SpaceId, Turn
+from locigraph.kg.types import NodeId, Replacement, Said, SpaceId, Turn
 from locigraph.retrieval.conditions import Condition
 from locigraph.retrieval.hits import searches
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, MOST_FOUND, Hit, Result, Retriever, Timing
@@ -34,7 +34,11 @@ class Known(Protocol):
 
     @property
     def until(self) -> date | None:
-        """The day on which something later took its place; None while it holds."""
+        """The day on which something later took its place; None while it holds, and if that is not known."""
+
+    @property
+    def replaced(self) -> Sequence[Replacement]:
+        """What has taken its place."""
 
     @property
     def said(self) -> Sequence[Said]:
@@ -131,7 +135,11 @@ class FilteredRetriever(WrappingRetriever):
         if self._fold is None:
             return list(hits)
         dated = [replace(hit, spoken_at=each.spoken_at if (each := known.get(hit.node_id)) else None) for hit in hits]
-        holds = {node for node, each in known.items() if each.until is None or (as_of and each.until > as_of.date())}
+        holds = {
+            node
+            for node, each in known.items()
+            if (not each.replaced if each.until is None else as_of and each.until > as_of.date())
+        }
         voices = [(speakers_of.get(node), node in holds) for node in _ids(hits)]
         return folded(dated, voices, likeness=self._fold)
 

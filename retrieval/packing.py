@@ -39,7 +39,8 @@ class ContextLine:
         said_on: The day on which it was said; None where that is not known.
         again_on: Further days on which the same was said.
         turn_ids: Its source turns.
-        until: The day on which a later fact superseded it; None while it holds.
+        until: The day on which a later fact superseded it; None while it holds, and if that is not known.
+        is_replaced: Whether something has replaced it.
     """
 
     node_id: NodeId
@@ -49,13 +50,17 @@ class ContextLine:
     turn_ids: tuple[TurnId, ...]
     until: date | None = None
     again_on: tuple[date, ...] = ()
+    is_replaced: bool = False
 
     def __str__(self) -> str:
         """The line as a reader sees it; line breaks in the text become spaces."""
         said = [] if self.said_on is None else [day_in_words(self.said_on)]
         said += [f"also {day_in_words(day)}" for day in self.again_on]
-        days = said if self.until is None else [*said, f"until {day_in_words(self.until)}"]
-        dated = f"[{', '.join(days)}] " if days else ""
+        if self.until is not None:
+            said.append(f"until {day_in_words(self.until)}")
+        elif self.is_replaced:
+            said.append("replaced")
+        dated = f"[{', '.join(said)}] " if said else ""
         return one_line(f"{dated}{self.text} ({', '.join(self.turn_ids)})")
 
 
@@ -158,7 +163,9 @@ def _candidates(hits: Sequence[Hit], dates: Dates, order: Sequence[NodeId] | Non
         until = ends.get(hit.node_id, hit.until)
         others = {told[turn].day for turn in hit.same if turn in told}
         again_on = tuple(sorted(day for day in others - {first.day} if day is not None))
-        line = ContextLine(hit.node_id, hit.type, hit.text, first.day, hit.turn_ids, until, again_on)
+        line = ContextLine(
+            hit.node_id, hit.type, hit.text, first.day, hit.turn_ids, until, again_on, bool(hit.superseded_by)
+        )
         key = given.get(hit.node_id, len(given)), first.place, hit.type != EPISODE, hit.node_id
         candidates.append(_Candidate(line, _measured(line)[1:], key))
     return candidates

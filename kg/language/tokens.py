@@ -44,6 +44,7 @@ _TELLING = re.compile(
     r"[^\W_]+|[:;]-?[()|/](?!\w)|(?<![\w)])[-–−](?=\d)|(?<=\d)[:-](?=\d)|[^\w\s.,;:!'’‘\"“”„«»()\[\]{}/\\…–—-]|!(?==)"
 )
 _MOST_MARKS = 30
+_JOINERS = "\u200c\u200d"
 
 
 def normalised(form: Literal["NFC", "NFKC", "NFKD"], text: str) -> str:
@@ -67,8 +68,12 @@ def one_line(text: str) -> str:
 
 
 def printable_line(text: str) -> str:
-    """The text on one line, without control characters, which would break a table, an SVG or a terminal."""
-    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+    """The text on one line, without control characters, which would break a table, an SVG or a terminal.
+
+    Joiners stay, with which Persian words and emoji of several people are written.
+    """
+    shown = "".join(sign if sign.isprintable() or sign in _JOINERS else " " for sign in text)
+    return " ".join(shown.split()).strip(_JOINERS)
 
 
 def words(text: str) -> list[str]:

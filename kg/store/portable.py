@@ -198,7 +198,14 @@ def _write(connection: Connection, table: sa.Table | None, rows: list[dict[str, 
             remembered.put(connection, row["name"], row["value"])
     else:
         statement = insert_or_keep(connection, table) if table in _SHARED else insert(table)
-        connection.execute(statement, rows)
+        try:
+            connection.execute(statement, rows)
+        except sa.exc.IntegrityError as error:
+            why = str(error.orig).splitlines()[0]
+            raise StoreError(
+                f"rows of table {table.name!r} appear twice or belong to rows that are missing ({why}), so nothing was "
+                "imported; export again"
+            ) from None
 
 
 def _last_key(connection: Connection) -> int:

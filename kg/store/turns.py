@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import attrgetter
 
 from sqlalchemy import Connection, func, insert, select, update
@@ -72,7 +73,10 @@ def appendable(
                 f"space {turn.space[:60]!r}: turn {turn.turn_id[:60]!r}: {field} is {shortened(value)}; expected "
                 f"{expected}; nothing was written"
             )
-        require_same(given[turn.space].setdefault(turn.turn_id, turn), turn)
+        first = given[turn.space].setdefault(turn.turn_id, turn)
+        require_same(first, turn)
+        if _is_earlier(turn, first):
+            given[turn.space][turn.turn_id] = replace(first, expires_at=turn.expires_at)
     living = {
         space: tombstones.without_forgotten(connection, space, list(unique.values()))
         for space, unique in sorted(given.items())
@@ -98,9 +102,9 @@ def _stored(connection: Connection, space: SpaceId, turns: Sequence[Turn]) -> di
     return stored
 
 
-def _is_earlier(turn: Turn, stored: Turn) -> bool:
-    """Whether a turn that is given again expires earlier than the stored one."""
-    return turn.expires_at is not None and (stored.expires_at is None or turn.expires_at < stored.expires_at)
+def _is_earlier(turn: Turn, first: Turn) -> bool:
+    """Whether a turn that is given again expires earlier than the one that was given first."""
+    return turn.expires_at is not None and (first.expires_at is None or turn.expires_at < first.expires_at)
 
 
 def drop_reasons(connection: Connection, space: SpaceId) -> None:

@@ -133,7 +133,10 @@ def kind_limits(given: Mapping[str, int] | None) -> KindLimits:
 
 
 def check_named(space: str | Sequence[str] | None, scope: Scope) -> None:
-    """Raise LocigraphError unless a space, or a user or agent, is named."""
+    """Raise LocigraphError unless a space, or a user or agent, is named, these by a text."""
+    for name, owner in (("user", scope.user), ("agent", scope.agent)):
+        if owner is not None:
+            check_text(name, owner)
     if not (space or scope):
         raise LocigraphError("no space is named; name a space (locigraph spaces lists them), or a user or agent")
 

@@ -26,7 +26,7 @@ class KnownNode:
     Attributes:
         text: Its description; None if it is archived or gone.
         said: The turns whose words it contains; empty if it is gone.
-        until: The day on which it ceased to be valid, or was replaced; None while it holds.
+        until: The day on which it ceased to be valid, or was replaced; None while it holds, and if that is not known.
         replaced: What has replaced it, or most of it, in the order in which that was learnt.
     """
 
@@ -158,7 +158,9 @@ class KnownNodes:
             by = replaced.get(node.id, ())
             if node.type in dated_types():  # their valid time is their date
                 until = by[0].day if by else None
+            elif node.valid_to is None or (by and all(each.day is None for each in by)):
+                until = None  # it holds, or the turns that replaced it have no times
             else:
-                until = None if node.valid_to is None else node.valid_to.date()
+                until = node.valid_to.date()
             found[node.id] = KnownNode(node.description, origins.get(node.id, ()), until, by)
         return found

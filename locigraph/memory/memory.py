@@ -553,6 +553,8 @@ class Memory:
 
     def spaces(self, *, user: str | None = None, agent: str | None = None) -> list[SpaceId]:
         """All spaces, sorted; if a user, an agent or both are named, only the spaces that belong to them."""
+        options.check_text("user", user)
+        options.check_text("agent", agent)
         return [space for space, scope in self.scopes().items() if Scope(user, agent).covers(scope)]
 
     def scopes(self) -> dict[SpaceId, Scope]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING
@@ -111,10 +111,11 @@ def profile_of(
     Raises:
         LocigraphError: If nobody of that name speaks in the spaces.
     """
+    expired = {space: frozenset(turns) for space, turns in graph.expired(now, [*nodes_of]).items()}
     stated = [
         (name, each)
         for space, nodes in nodes_of.items()
-        for name, each in _stated(space, nodes, known_of[space], _categories(graph, space), now)
+        for name, each in _stated(graph, space, nodes, known_of[space], expired.get(space, frozenset()), now)
     ]
     if speaker is None:
         counts = Counter(name for name, _ in stated)
@@ -192,13 +193,16 @@ def _lines(speaker: str, statements: Sequence[Statement]) -> Iterator[str]:
 
 
 def _stated(
+    graph: Store,
     space: SpaceId,
-    nodes: Iterable[Node],
+    nodes: Sequence[Node],
     known: Mapping[NodeId, KnownNode],
-    categories: Mapping[NodeId, str],
+    expired: Collection[TurnId],
     now: datetime,
 ) -> Iterator[tuple[str, Statement]]:
     """The facts of a space that hold, and its events, each with the only speaker whose words it has."""
+    categories = _categories(graph, space, expired)
+    places = graph.places_of(space, [*{turn for node in nodes for turn in node.provenance}])
     for node in nodes:
         each = known[node.id].without_expired(now)
         has_ended = bool(each.replaced) or each.until is not None
@@ -206,7 +210,9 @@ def _stated(
         if each.text is None or not holds or len(each.speakers) != 1:
             continue
         is_event = node.type in dated_types()
-        day = node.valid_from if is_event else each.spoken_at
+        turns = [turn for turn in node.provenance if turn not in expired]  # also those that say the same again
+        spoken = (places[turn][1] for turn in turns if turn in places)
+        day = node.valid_from if is_event else max((at for at in spoken if at is not None), default=None)
         (name,) = each.speakers
         yield (
             normalised("NFC", name),
@@ -215,16 +221,16 @@ def _stated(
                 categories.get(node.id, _EVENTS if is_event else _FACTS),
                 None if day is None else day.date(),
                 space,
-                tuple(said.turn_id for said in each.said),
+                tuple(turns),
             ),
         )
 
 
-def _categories(graph: Store, space: SpaceId) -> dict[NodeId, str]:
-    """The labels of the categories of facts and events."""
+def _categories(graph: Store, space: SpaceId, expired: Collection[TurnId]) -> dict[NodeId, str]:
+    """The labels of the categories of facts and events; not of those that name what has expired."""
     held = graph.nodes(space, types=["event_category", "knowledge_category"])
     # Earlier versions filed what was like nothing else under one that has no source turns.
-    named = {node.id: node.label for node in held if node.provenance}
+    named = {node.id: node.label for node in held if node.provenance and not {*node.provenance} & {*expired}}
     if not named:
         return {}
     edges = graph.relations(space)

@@ -58,7 +58,9 @@ def test_a_filter_means_what_users_of_vector_databases_expect(conditions: dict[s
         ({"a": {"$in": []}}, "expected a list of 1 to 1,000"), ({"a": {"$in": "red"}}, "expected a list of 1 to 1,000"),
         ({"a": {"$exists": 1}}, "expected true or false"), ({"$or": {}}, "expected a list of objects"),
         ({"$type": "fact"}, "node type 'fact' is not known.*knowledge_node"),
-        ({"$spoken_at": "May"}, "expected a time in ISO 8601"), ({"a": None}, "expected text, a number"),
+        ({"$spoken_at": "May"}, "expected a time in ISO 8601"),
+        ({"$spoken_at": {"$gte": 1710101212000}}, "expected a time in ISO 8601"),
+        ({"a": None}, "expected text, a number"),
         ({f"k{n}": 1 for n in range(101)}, "more than 100 conditions"),
     ],
 )  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locigraph.kg.types import NodeId, Said, SpaceId, TurnId
+from locigraph.kg.types import NodeId, Replacement, Said, SpaceId, TurnId
 from locigraph.retrieval.hit_filters import FilteredRetriever, _alike, _pairs, folded
 from locigraph.retrieval.protocols import DEFAULT_TOP_K, Hit, Result, Retriever, Timing
 
@@ -44,6 +44,7 @@ class Words:
     spoken_at: datetime | None = None
     until: date | None = None
     said: tuple[Said, ...] = ()
+    replaced: tuple[Replacement, ...] = ()
 
 
 def origins_of(space: SpaceId, ids: Sequence[NodeId]) -> dict[NodeId, Words]:

@@ -625,6 +625,15 @@ def test_a_fact_whose_place_another_took_says_until_when_it_held(place: Path, as
         assert {hit.until for hit in earlier} == {None}
 
 
+def test_of_conversations_without_times_only_that_something_was_replaced_is_known(place: Path) -> None:
+    with Memory.open(place / "memory.sqlite", checkpoint=None) as memory:
+        for turn, text in (("b", "I live in Boston near the harbour."), ("d", "I live in Denver now, far from it.")):
+            memory.add(space="ana", session="s", speaker="Ana", turn_id=turn, text=text)
+        found = memory.recall("Where does Ana live?", space="ana", fold=None, budget_tokens=500)
+        assert {(hit.until, bool(hit.superseded_by)) for hit in found if "Boston" in hit.text} == {(None, True)}
+        assert "\n[replaced] Ana lives in Boston near the harbour. (b)\n" in f"\n{found.context}\n"
+
+
 @pytest.mark.parametrize("strategy", ["v1", "v2"])
 @pytest.mark.parametrize("asked", [{"space": "ana"}, {"user": "u"}], ids=["one space", "several spaces"])
 def test_what_holds_comes_before_what_it_has_replaced_and_the_old_says_by_what(

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from locigraph.kg.errors import LocigraphError
+from locigraph.kg.types import GraphChange, NewNode, NewRelation, SpaceId, TurnId
 from locigraph.memory import Memory, Profile
+from locigraph.memory.known_nodes import KnownNodes
+from locigraph.memory.profile import profile_of
 from locigraph.retrieval.budgets import count_tokens
 from locigraph.scripts import cli
 from locigraph.serving.keys import Caller
@@ -87,6 +90,41 @@ def test_what_has_expired_replaces_nothing_although_it_is_not_erased_yet(place: 
             assert {hit.until for hit in found} == {None}
             assert "knowledge_node" in {hit.type for hit in found}
             assert "until" not in str(found.context)
+
+
+def test_a_fact_that_was_said_again_is_as_new_as_it_was_said_last(place: Path) -> None:
+    said = [
+        ("a1", "I am allergic to peanuts and cashews.", "2024-01-01"),
+        ("a2", "I bought two expensive red bicycles.", "2024-03-01"),
+    ]
+    with Memory.open(place / "memory.sqlite", checkpoint=None) as memory:
+        for name, text, day in [*said, ("a3", said[0][1], "2024-06-01")]:
+            memory.add(space="ana", session="s", speaker="Ana", turn_id=name, text=text, spoken_at=day)
+        assert [(each.day, each.turn_ids) for each in memory.profile(space="ana")] == [
+            (date(2024, 6, 1), ("a1", "a3")), (date(2024, 3, 1), ("a2",)),
+        ]  # fmt: skip
+
+
+def test_a_category_that_names_what_has_expired_is_not_told(place: Path) -> None:
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    with Memory.open(place / "memory.sqlite", checkpoint=None) as memory:
+        for number, text in enumerate(["chemotherapy at the clinic", "the doctor of the clinic", "tea at the clinic"]):
+            memory.add(
+                space="ana", session="s", speaker="Ana", turn_id=f"a{number}", text=f"I like {text}.",
+                expires_at=tomorrow if number == 0 else None,
+            )  # fmt: skip
+        store = memory._graph
+        facts = store.nodes(SpaceId("ana"), types=["knowledge_node"])
+        filed = NewNode("c", "knowledge_category", "clinic chemotherapy", "…", tuple(TurnId(f"a{n}") for n in range(3)))
+        holds = [NewRelation("c", "CONTAINS", fact.id) for fact in facts]
+        store.commit(GraphChange(SpaceId("ana"), datetime.now(UTC), nodes=(filed,), relations=tuple(holds)))
+        categories = [
+            {each.category for each in profile_of(store, known, nodes, speaker="Ana", budget_tokens=99, now=now)}
+            for now in (datetime.now(UTC), tomorrow + timedelta(days=1))
+            for nodes in [{SpaceId("ana"): facts}]
+            for known in [{SpaceId("ana"): KnownNodes(store).of(SpaceId("ana"), None, [fact.id for fact in facts])}]
+        ]
+    assert categories == [{"clinic chemotherapy"}, {"facts"}]
 
 
 def test_a_profile_keeps_to_its_budget_and_says_how_much_did_not_fit(place: Path) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,12 @@ from locigraph.kg.language.tokens import normalised, printable_line, with_named_
 
 def test_a_printable_line_has_no_line_breaks_and_no_terminal_codes() -> None:
     assert printable_line(" a\n b\x1b[31m\x00c\ud800 ") == "a b [31m c"
+
+
+@pytest.mark.parametrize("text", ["می\u200cخواهد", "\U0001f9d1\u200d\U0001f91d\u200d\U0001f9d1"])
+def test_a_printable_line_keeps_joined_what_a_joiner_joins(text: str) -> None:
+    assert printable_line(f" {text}\n") == text
+    assert printable_line("\u200c \n") == ""
 
 
 def test_words_are_lower_case_runs_of_letters_and_digits() -> None:

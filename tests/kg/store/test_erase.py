@@ -240,6 +240,13 @@ def test_a_turn_that_is_given_again_expires_as_early_as_it_says_and_is_never_put
     assert [*store.expired(early)] == [SPACE]
 
 
+def test_of_turns_that_are_given_twice_in_one_batch_the_earlier_expiry_counts(store: Store) -> None:
+    (turn,) = make_turns(["my PIN is 4711"])
+    early, late = datetime(2100, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
+    store.append_turns([dataclasses.replace(turn, expires_at=given) for given in (None, late, early, late)])
+    assert [turn.expires_at for turn in store.turns(SPACE)] == [early]
+
+
 def test_what_a_forgotten_turn_had_closed_is_open_again_and_its_neighbours_are_joined(store: Store) -> None:
     turns = make_turns(["I love pizza.", "Mm.", "Now I love ramen.", "Fine."])
     store.append_turns(turns)
