@@ -82,15 +82,27 @@ def _changed(table: str, column: str, value: object) -> Callable[[list[str]], li
     return change
 
 
+def _doubled(lines: list[str]) -> list[str]:
+    at = next(at for at, line in enumerate(lines) if '"table": "turns"' in line)
+    return [*lines[:at], lines[at], *lines[at:]]
+
+
 BROKEN: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
     "cut off": (lambda lines: lines[:-1], "the file ends early"),
     "cut within a line": (lambda lines: [*lines[:5], lines[5][:9]], "line 6 is .*expected JSON"),
-    "a row is gone": (lambda lines: [*lines[:9], *lines[10:]], "rows, and .* were read|contradicts|failed"),
+    "a row is gone": (
+        lambda lines: [*lines[:9], *lines[10:]],
+        "rows, and .* were read|contradicts|rows that are missing",
+    ),
     "no export": (lambda lines: ["{}"], "line 1 is not that of a file"),
     "of a later version": (lambda lines: ['{"format": "locigraph", "version": 9}'], "version 9; expected 1"),
     "an endless key": (
         lambda lines: [lines[0].replace('"last_key": ', '"last_key": 9' + "9" * 18), *lines[1:]],
         "last_key is 99999",
+    ),
+    "a row twice": (
+        lambda lines: [*_doubled(lines[:-1]), json.dumps({"rows": len(lines) - 1})],
+        "rows of table 'turns' appear twice or belong to rows that are missing .*export again",
     ),
     "more after the end": (lambda lines: [*lines, lines[1]], "comes after the end"),
     "an unknown table": (lambda lines: [lines[0], '{"table": "users", "row": {}}'], "table 'users' is not known"),
@@ -104,7 +116,7 @@ BROKEN: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
     "a session without a name": (_changed("turns", "session_id", ""), "session_id is ''; expected"),
     "a null": (_changed("turns", "text", None), "turns.text is null"),
     "a list": (lambda lines: [lines[0], "[]"], "expected an object"),
-    "a dangling reference": (_changed("provenance", "node_key", 99_999), "contradicts itself|failed"),
+    "a dangling reference": (_changed("provenance", "node_key", 99_999), "contradicts itself|rows that are missing"),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,11 @@ def test_chats_of_a_user_are_asked_together_and_apart(place: Path) -> None:
         for nothing in ({}, {"space": ()}, {"space": ""}):
             with pytest.raises(LocigraphError, match="no space is named; name a space"):
                 asked(**nothing)
+        for wrong in ({"user": ["ana"]}, {"agent": 1}):
+            (name,) = wrong
+            for call in (asked, memory.spaces, memory.profile, partial(memory.forget, whole_space=False)):
+                with pytest.raises(LocigraphError, match=rf"{name} is .*; expected text"):
+                    call(**wrong)
         with pytest.raises(StoreError, match="space 'chat 1' belongs to user 'ana', not 'bo'"):
             memory.add(**turns_of("chat 1")[0], user="bo")
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import os
@@ -121,6 +122,21 @@ def test_what_is_shown_cannot_steer_the_terminal(store: str, capsys: pytest.Capt
     out = capsys.readouterr().out
     assert "red kayak" in out
     assert "\x1b" not in out
+
+
+def test_what_has_expired_is_not_shown_although_it_is_not_erased_yet(
+    store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store(store) as graph:
+        (node,) = (each for each in graph.nodes(SpaceId("ana"), types=["knowledge_node"]) if "oboe" in each.description)
+        (turn,) = (each for each in graph.turns(SpaceId("ana")) if "oboe" in each.text)
+        graph.append_turns([dataclasses.replace(turn, expires_at=MONDAY)])
+    show(space="ana", store=store, types=["turn", "fact"])
+    shown = capsys.readouterr().out
+    assert "oboe" not in shown
+    assert "kayak" in shown
+    with pytest.raises(LocigraphError, match=f"node '{node.id}' has expired"):
+        show(space="ana", store=store, node=node.id)
 
 
 def test_unknown_spaces_nodes_and_types_are_named(store: str) -> None:

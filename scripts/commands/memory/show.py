@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from locigraph.kg.name_list import Names, names_in
+
+if TYPE_CHECKING:
+    from locigraph.kg.types import NodeId
 
 
 def show(
@@ -26,11 +32,13 @@ def show(
         as_of: Show only what was known at this time (ISO 8601); null for now.
         json: Whether to print JSON, one object for each node, instead of lines.
     """
+    from datetime import UTC, datetime
     from json import dumps
     from sys import stderr
 
     from locigraph.assembly.opening import existing_store, partial_memory, space_of
     from locigraph.assembly.options import time_of
+    from locigraph.kg.errors import LocigraphError
     from locigraph.kg.registry import UnknownNameError
     from locigraph.kg.schema import NODE_TYPES
     from locigraph.kg.types import NodeId, SpaceId
@@ -44,11 +52,21 @@ def show(
         if name not in NODE_TYPES:
             raise UnknownNameError("node type", name, [*node_lines.IN_PROSE, *NODE_TYPES])
     with existing_store(store) as graph:
+
+        def are_expired(ids: Sequence[NodeId]) -> set[NodeId]:
+            gone = {*graph.expired(datetime.now(UTC), [owner]).get(owner, ())}
+            said = graph.origins_of(owner, ids) if gone else {}
+            return {each for each in ids if any(turn.turn_id in gone for turn in said.get(each, ()))}
+
         if node is not None:
+            if are_expired([NodeId(node)]):
+                raise LocigraphError(f"space {owner!r}: node {node!r} has expired and will be erased; show another")
             found = node_lines.record_of(graph, owner, NodeId(node), time)
             print(dumps(found) if json else printable("\n".join(node_lines.lines_of(found))))
             return
-        nodes = graph.nodes(owner, types=wanted, as_of=time)
+        held = graph.nodes(owner, types=wanted, as_of=time)
+        expired = are_expired([each.id for each in held])
+        nodes = [each for each in held if each.id not in expired]
         notes = partial_memory(graph, graph.standings([owner]))
     for each in nodes:
         found = node_lines.summary_of(each)
