@@ -385,6 +385,9 @@ class ChatClient:
                     to_do = "this request is never answered, and others are; run again when it is answered"
                     raise ReplyFormatError(self._error_text(fault, to_do)) from fault
                 raise self._outage(fault) from fault
+            if pause == _FIRST_PAUSE_S and isinstance(fault, APIConnectionError):
+                left = round(end - time.monotonic())
+                _LOG.warning("%s: no connection; trying again for up to %d s", self._where, left)
             self.ledger.pause(wait)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 

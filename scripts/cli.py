@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import errno
+import io
 import os
 import re
 import shutil
@@ -63,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # process waits in between, as for a language model. 2^20 cycles are less than a millisecond.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _open_streams()
     try:
         try:
             _choose(words)
@@ -280,6 +282,16 @@ def _without_names(words: Sequence[str], function: Callable[..., None]) -> tuple
             names[option.removeprefix("--")] = name
             plain[place] = word.removesuffix(name) + "name"
     return plain, names
+
+
+def _open_streams() -> None:
+    """Write what the terminal cannot encode as escapes, and nothing where a stream was closed, as by ``>&-``."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  (as long as the process runs)
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _quiet() -> None:

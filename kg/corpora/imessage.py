@@ -11,14 +11,22 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
-from locigraph.kg.corpora.parsing import ContentNames, Skipped, Utterance, decode, number_turns, require_storable
+from locigraph.kg.corpora.parsing import (
+    ContentNames,
+    Skipped,
+    Utterance,
+    decode,
+    number_turns,
+    require_storable,
+    stem_of,
+)
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import SpaceId
 
-_TIME = re.compile(r"([A-Z][a-z]{2} \d{2}, \d{4}) {1,2}(\d{1,2}:\d{2}:\d{2} [AP]M)( \([^()]{1,100}\))?(.*)")
+_READ = r"( \((?:[^()]|\([^()]{0,50}\)){1,100}\))?"  # such as (Read by Bob (work) after 1 minute)
+_TIME = re.compile(rf"([A-Z][a-z]{{2}} \d{{2}}, \d{{4}}) {{1,2}}(\d{{1,2}}:\d{{2}}:\d{{2}} [AP]M){_READ}(.*)")
 _REPLY = "This message responded to an earlier message."
 # Below either of these, which somebody may also have written.
 _REACTIONS = re.compile(r"\n(?:Tapbacks|Reactions):((?:\n\w[^\n]{0,30} by [^\n]{1,200})+)\n*\Z|\nTapbacks:\n[^\0]*\Z")
@@ -40,7 +48,7 @@ def read(path: str) -> Corpus:
         skipped.notes(has_turns=False)
         expected = "times such as 'May 17, 2022  5:29:42 PM', each on a line"
         raise CorpusFormatError(path, None, "(file)", decode(path)[:40], expected)
-    space = SpaceId(Path(path).stem)
+    space = SpaceId(stem_of(path))
     return Corpus((Conversation(space, number_turns(space, utterances)),), notes=skipped.notes(has_turns=True))
 
 

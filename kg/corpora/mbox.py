@@ -11,10 +11,9 @@ from email import message_from_bytes, policy
 from email.message import MIMEPart
 from email.utils import parseaddr
 from operator import attrgetter
-from pathlib import Path
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
-from locigraph.kg.corpora.parsing import Skipped, Utterance, number_turns, read_bytes, require_storable
+from locigraph.kg.corpora.parsing import Skipped, Utterance, number_turns, read_bytes, require_storable, stem_of
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.times import in_utc, is_in_range
 from locigraph.kg.types import SpaceId
@@ -65,7 +64,7 @@ def read(path: str) -> Corpus:
                 skipped.count("mails without plain text")
             elif found.setdefault(said.turn_id, said) != said:
                 skipped.count("mails with the ID of another")
-    space = SpaceId(Path(path).stem)
+    space = SpaceId(stem_of(path))
     utterances = sorted(found.values(), key=attrgetter("spoken_at"))
     notes = skipped.notes(has_turns=bool(utterances))
     return Corpus((Conversation(space, number_turns(space, utterances)),), notes=notes)
@@ -85,7 +84,8 @@ def _said(path: str, where: str, content: bytes) -> Utterance:
     text = _own_words(body.replace("\r\n", "\n"))
     speaker = name.strip() or address
     if time is None or not speaker or not turn_id:
-        raise CorpusFormatError(path, None, where, str(date), "a mail with From, Date and Message-ID")
+        lacking = "Date" if time is None else "Message-ID" if speaker else "From"
+        raise CorpusFormatError(path, None, where, mail[lacking], f"a mail with a {lacking} header")
     require_storable(path, where, subject, text, speaker)
     if not is_in_range(time):
         raise CorpusFormatError(path, None, where, str(date), "a date of our time")

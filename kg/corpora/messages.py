@@ -10,7 +10,6 @@ from its time if it has one, so that a chat can be continued with a file of only
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from locigraph.kg.corpora.corpus import Corpus, CorpusFormat
@@ -26,6 +25,7 @@ from locigraph.kg.corpora.parsing import (
     members,
     parse_json,
     sound_records,
+    stem_of,
 )
 
 _SESSION = "s1"
@@ -40,7 +40,7 @@ def read(path: str) -> Corpus:
     """
     skipped = Skipped()
     documents = [*_documents(path, skipped)]
-    stem = Path(path).name.split(".")[0]
+    stem = stem_of(path)
     is_one = len(documents) == 1
     records = sound_records(
         documents,

@@ -286,6 +286,11 @@ def by_day(utterances: Sequence[Utterance]) -> list[Utterance]:
     return [replace(each, session_id=(day := new or day)) for each, new in zip(utterances, days, strict=True)]
 
 
+def stem_of(path: str) -> str:
+    """The name of a file without its suffix, and without that of its compression."""
+    return Path(path.removesuffix(".gz")).stem
+
+
 def require_storable(path: str, where: str, *texts: str) -> None:
     """Raise CorpusFormatError if no store could hold one of some texts."""
     for text in texts:

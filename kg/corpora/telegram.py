@@ -57,7 +57,7 @@ def _utterances(chat: Record, skipped: Skipped) -> Iterator[Utterance]:
             if message.data.get("type", "message") != "message":
                 skipped.count("notices")
                 continue
-            text = _text(message)
+            text = _text(message) or _question_of(message)
             if text.strip() and "forwarded_from" in message.data:
                 text = forwarded(text, message.data["forwarded_from"])
             if not text.strip():
@@ -81,6 +81,16 @@ def _text(message: Record) -> str:
     words = [part.get("text") if isinstance(part, dict) else part for part in parts]
     joined = "".join(each for each in words if isinstance(each, str))
     return message.storable("text", joined)
+
+
+def _question_of(message: Record) -> str:
+    """The question of a poll, with its answers; empty if the message is none."""
+    poll = message.data.get("poll")
+    if not isinstance(poll, dict):
+        return ""
+    answers = poll.get("answers")
+    given = [each.get("text") for each in answers if isinstance(each, dict)] if isinstance(answers, list) else []
+    return message.storable("poll", "\n".join(each for each in (poll.get("question"), *given) if isinstance(each, str)))
 
 
 FORMAT = CorpusFormat("telegram", read, keys=frozenset(["messages", "from", "text"]), is_export=True)

@@ -20,7 +20,15 @@ from itertools import pairwise
 from pathlib import Path
 
 from locigraph.kg.corpora.corpus import Conversation, Corpus, CorpusFormat
-from locigraph.kg.corpora.parsing import ContentNames, Skipped, Utterance, decode, number_turns, require_storable
+from locigraph.kg.corpora.parsing import (
+    ContentNames,
+    Skipped,
+    Utterance,
+    decode,
+    number_turns,
+    require_storable,
+    stem_of,
+)
 from locigraph.kg.errors import CorpusFormatError
 from locigraph.kg.types import SpaceId
 
@@ -150,7 +158,7 @@ def read(path: str) -> Corpus:
         speaker = said[0].translate(_INVISIBLE).strip().removeprefix("~").strip()  # "~ Ana" is in no address book
         utterances.append(Utterance(names.name(time, speaker, text), time.date().isoformat(), speaker, text, time))
     # signal-export gives every chat the same file name, in a folder with the name of the chat.
-    space = SpaceId(Path(path).resolve().parent.name if Path(path).name == "chat.md" else Path(path).stem)
+    space = SpaceId(Path(path).resolve().parent.name if Path(path).name == "chat.md" else stem_of(path))
     notes = [*skipped.notes(has_turns=bool(utterances))]
     if not is_known:
         notes.append("no date shows whether the day or the month comes first; dates were read with the day first")
@@ -273,7 +281,8 @@ def _order(path: str, messages: list[_Message]) -> tuple[tuple[int, int, int], b
     else:  # a chat runs forward
         backward = {order: _steps_back(messages, order) for order in ((2, 1, 0), (2, 0, 1))}
         usual, is_known = min(backward, key=lambda order: backward[order]), len(set(backward.values())) > 1
-    return (_KOREAN, True) if _is_korean(messages, usual) else (usual, is_known)
+    is_korean = _is_korean(messages, usual)
+    return (_KOREAN, True) if is_korean else (usual, is_known and is_korean is not None)
 
 
 def _steps_back(messages: Sequence[_Message], order: tuple[int, int, int]) -> int:
@@ -282,11 +291,11 @@ def _steps_back(messages: Sequence[_Message], order: tuple[int, int, int]) -> in
     return sum(day < before for before, day in pairwise(days))
 
 
-def _is_korean(messages: Sequence[_Message], usual: tuple[int, int, int]) -> bool:
+def _is_korean(messages: Sequence[_Message], usual: tuple[int, int, int]) -> bool | None:
     """Whether the first of three short numbers is the year, as in 24/8/21: more fits than in the usual order.
 
     Of two orders in which all dates exist and follow each other, the half of the day says it, which stands before the
-    clock in few languages, or else that the chat is much shorter in one of them.
+    clock in few languages. None if it does not, and the chat would be much shorter with the year first.
     """
     this_year = datetime.now(UTC).year
     if not all(_FIRST_YEAR <= message.numbers[0] + 2000 <= this_year for message in messages):
@@ -303,7 +312,9 @@ def _is_korean(messages: Sequence[_Message], usual: tuple[int, int, int]) -> boo
     (*given, span), (*other, other_span) = faults(_KOREAN), faults(usual)
     if given != other:
         return given < other
-    return all(message.is_half_first for message in messages) or 2 * span < other_span
+    if all(message.is_half_first for message in messages):
+        return True
+    return None if 2 * span < other_span else False
 
 
 def _day(message: _Message, order: tuple[int, int, int]) -> date:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from datetime import UTC, datetime
@@ -39,6 +40,19 @@ def test_messages_of_people_are_turns_whatever_the_form_of_the_file(form: str, t
     assert said(corpus)[:2] == expected
     assert len(corpus.conversations) == (2 if form in ("lines", "list of objects") else 1)
     assert corpus.notes[0] == "skipped messages with other roles: 2"
+
+
+def test_files_of_messages_are_told_apart_by_all_of_their_names(tmp_path: Path) -> None:
+    named = {
+        load_corpus("messages", written(tmp_path, name, {"messages": TALK})).conversations[0].space
+        for name in ("session.1.json", "session.2.json")
+    }
+    assert named == {"session.1", "session.2"}
+
+
+def test_a_compressed_chat_has_the_name_of_the_same_chat_uncompressed(tmp_path: Path) -> None:
+    (tmp_path / "family chat.txt.gz").write_bytes(gzip.compress(ANDROID.encode()))
+    assert load_corpus("whatsapp", str(tmp_path / "family chat.txt.gz")).conversations[0].space == "family chat"
 
 
 def test_names_and_times_of_messages_are_those_of_the_speakers(tmp_path: Path) -> None:
@@ -599,6 +613,10 @@ def test_a_whatsapp_chat_whose_dates_are_ambiguous_says_so_and_contradictions_ar
     corpus = load_corpus("whatsapp", written(tmp_path, "a.txt", "02/03/2024, 18:41 - Ana: Hello\n"))
     assert corpus.conversations[0].turns[0].session_id == "2024-03-02"
     assert "no date shows whether the day or the month comes first; dates were read with the day first" in corpus.notes
+    lines = "".join(f"25/12/{year}, 09:00 - Ana: Merry Christmas\n" for year in (22, 23, 24))
+    yearly = load_corpus("whatsapp", written(tmp_path, "d.txt", lines))  # or three days of December 2025
+    assert [turn.session_id for turn in yearly.conversations[0].turns] == ["2022-12-25", "2023-12-25", "2024-12-25"]
+    assert "no date shows whether the day or the month comes first; dates were read with the day first" in yearly.notes
     both = "13/03/2024, 18:41 - Ana: Hello\n03/13/2024, 18:41 - Ana: Hello\n"
     with pytest.raises(CorpusFormatError, match="line 2"):
         load_corpus("whatsapp", written(tmp_path, "b.txt", both))

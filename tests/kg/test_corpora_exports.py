@@ -33,14 +33,22 @@ TELEGRAM = {
         {"id": 3, "type": "message", "date": "2024-03-02T10:00:00", "from": None, "from_id": "user2", "text": "Ok"},
         {"id": 4, "type": "message", "date": "2024-03-02T10:00:01", "from": "Tom", "text": "", "photo": "a.jpg"},
         {"id": "x", "type": "message", "date": "2024-03-02T10:00:02", "from": "Tom", "text": "?"},
+        {
+            "id": 5, "type": "message", "date": "2024-03-02T10:00:03", "from": "Tom", "text": "",
+            "poll": {"question": "Who comes?", "answers": [{"text": "I"}, {"text": "Not I"}]},
+        },
     ],
 }  # fmt: skip
 
 
 def test_a_telegram_chat_is_read_with_its_links_and_without_its_notices(tmp_path: Path) -> None:
     corpus = load_corpus("telegram", written(tmp_path, "result.json", TELEGRAM))
-    assert said(corpus) == [("Tom", "Tom", "see http://a.b now"), ("Tom", "user2", "Ok")]
-    assert days(corpus) == ["2024-03-01", "2024-03-02"]
+    assert said(corpus) == [
+        ("Tom", "Tom", "see http://a.b now"),
+        ("Tom", "user2", "Ok"),
+        ("Tom", "Tom", "Who comes?\nI\nNot I"),
+    ]
+    assert days(corpus) == ["2024-03-01", "2024-03-02", "2024-03-02"]
     assert corpus.notes[:3] == (
         "skipped messages that cannot be read: 1", "skipped messages without text: 1", "skipped notices: 1"
     )  # fmt: skip
@@ -106,13 +114,18 @@ def test_a_claude_export_is_read_without_thinking_and_tools(tmp_path: Path) -> N
                 {"uuid": "b", "sender": "assistant", "text": "", "content": parts, "created_at": None},
                 {"uuid": "c", "sender": "human", "text": "", "content": [{"type": "image"}]},
                 {"uuid": "d", "sender": "system", "text": "Be kind."},
+                {"uuid": "e", "sender": "human", "text": "", "attachments": [{"extracted_content": "A long poem."}]},
             ],
         },
         {"uuid": "c2", "chat_messages": None},
     ]
     corpus = load_corpus("claude", written(tmp_path, "conversations.json", export))
-    assert said(corpus) == [("c1", "User", "Where is Ghent?"), ("c1", "Assistant", "In Belgium.")]
-    assert days(corpus) == ["2024-05-01", "2024-05-01"]
+    assert said(corpus) == [
+        ("c1", "User", "Where is Ghent?"),
+        ("c1", "Assistant", "In Belgium."),
+        ("c1", "User", "A long poem."),
+    ]
+    assert days(corpus) == ["2024-05-01"] * 3
     assert "skipped conversations that cannot be read: 1" in corpus.notes
 
 
@@ -170,6 +183,12 @@ def test_a_chat_of_imessage_exporter_is_read(tmp_path: Path) -> None:
     assert corpus.conversations[0].turns[0].spoken_at is not None
     assert corpus.conversations[0].turns[0].spoken_at.hour == 17
     assert "skipped notices: 1" in corpus.notes
+
+
+def test_a_name_in_parentheses_is_read_over_in_imessage(tmp_path: Path) -> None:
+    line = "May 17, 2022  5:29:42 PM (Read by Bob (work) after 1 minute)"
+    corpus = load_corpus("imessage", written(tmp_path, "Ana.txt", f"{line}\nAna Ruiz\nI sold the oboe.\n\n"))
+    assert said(corpus) == [("Ana", "Ana Ruiz", "I sold the oboe.")]
 
 
 MBOX = """From ana@example.org Wed May  1 10:00:00 2024

@@ -117,6 +117,17 @@ def test_the_command_asks_before_stored_turns_expire_at_once(place: Path, capsys
     assert "for ever" in capsys.readouterr().out
 
 
+def test_a_retention_is_lifted_only_by_name(place: Path) -> None:
+    store = str(place / "memory.sqlite")
+    with opened(place) as memory:
+        memory.add(**ANA, text="I sold the bike.")
+        memory.set_retention("ana", days=30)
+    with pytest.raises(LocigraphError, match="days is 0 or missing; give a number, such as --days 90, or --days null"):
+        retain(space="ana", store=store)
+    with Store(store) as graph:
+        assert graph.retentions() == {SpaceId("ana"): timedelta(days=30)}
+
+
 def test_an_export_takes_it_along(place: Path, tmp_path: Path) -> None:
     with opened(place) as memory:
         memory.add(**ANA, text="I sold the bike.", turn_id="t0", spoken_at=NOW)

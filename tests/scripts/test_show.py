@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import os
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -176,6 +177,19 @@ def test_types_are_separated_by_commas_and_have_the_names_of_the_prose(
         shown.append(capsys.readouterr().out)
     assert {json.loads(line)["type"] for line in shown[0].splitlines()} == {"knowledge_node", "episode"}
     assert shown[1:] == shown[:1] * 2
+
+
+def test_a_terminal_that_lacks_letters_gets_escapes_and_closed_streams_get_nothing(store: str) -> None:
+    with Store(store) as graph:
+        graph.put_titles({SpaceId("ana"): "Größe 🛶"})
+    command = shlex.join([sys.executable, "-m", "locigraph", "spaces", "--store", store])
+    for streams, shown in (("", "'Gr\\xf6\\xdfe \\U0001f6f6'"), ("2>&-", "Gr\\xf6"), (">&-", "")):
+        ran = subprocess.run(
+            f"{command} {streams}", shell=True, capture_output=True, text=True, check=False,
+            env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        )  # fmt: skip
+        assert (ran.returncode, ran.stderr) == (0, "")
+        assert shown in ran.stdout
 
 
 def test_a_reader_that_has_seen_enough_ends_a_command_without_a_word(store: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def retain(*, space: str, days: float | None, yes: bool = False, store: str = "data/graph.sqlite") -> None:
+def retain(*, space: str, days: float | None = 0, yes: bool = False, store: str = "data/graph.sqlite") -> None:
     """Let the turns of a space expire some days after they were spoken: those stored, and those added later.
 
     Turns without a time count from now, or from when they are added. A turn that was added with an earlier expiry keeps
@@ -12,7 +12,7 @@ def retain(*, space: str, days: float | None, yes: bool = False, store: str = "d
 
     Args:
         space: Name or title of the space; locigraph spaces lists what a store holds, and how long turns are kept.
-        days: Number of days, such as 90 or .5; null keeps turns that are added later for ever.
+        days: Number of days, such as 90 or .5, which must be given; null keeps turns that are added later for ever.
         yes: Confirms that stored turns expire at once, which are then erased.
         store: The graph.
     """
@@ -24,6 +24,8 @@ def retain(*, space: str, days: float | None, yes: bool = False, store: str = "d
     from locigraph.kg.types import SpaceId
     from locigraph.scripts.console.terminal import printable
 
+    if days == 0:  # a parameter without a default would be null where it is not given, and lift a retention
+        raise LocigraphError("days is 0 or missing; give a number, such as --days 90, or --days null for ever")
     keep = options.keep_of(days)
     name = opening.space_of(space, store)
     assert name is not None
