@@ -78,6 +78,10 @@ BAD_CALLS = {
     "a question without quotes": (["recall", "Who", "is", "it?", "--space", "x"], ["'is it?' follows", "in quotes"]),
     "dashes for underscores": (["recall", "q", "--space", "x", "--top-k", "3"], ["--top-k", "nearest is '--top_k'"]),
     "a beginning of an option": (["forget", "--space", "x", "--turn", "t1"], ["--turn ", "nearest is '--turns'"]),
+    "an option after --": (
+        ["recall", "--", "-5 degrees", "--space", "ana"],
+        ["option --space stands after --, behind which nothing is an option; put it before (see"],
+    ),
     "an option like no other": (["build", "--zzz=1"], ["option --zzz is not known (see"]),
     "a value without its option": (
         ["build", "chats.jsonl"],

@@ -125,7 +125,7 @@ def _unquoted(value: str) -> str:
     if not value.startswith("["):
         return ""
     items = value.strip("[]").split(", ")
-    wrong = next((item for item in items if item and not item.startswith(("'", '"'))), None)
+    wrong = next((item for item in items if re.match(r"[\d.+-]|inf|nan|true|false|none", item, re.IGNORECASE)), None)
     if wrong is None:
         return ""
     return f". One item was read as {wrong}; put names that look like numbers, such as 7e974930, in quotes"
@@ -143,6 +143,8 @@ def _unknown(words: str, parser: ArgumentParser) -> str:
         name = re.split(r"[ =]", words)[0]
         if name.startswith(_OF_SEARCHES) and "--store" in options:
             return f"{parser.prog} reads the store alone, so it has no option {name}; leave it out"
+        if name in options:
+            return f"option {name} stands after --, behind which nothing is an option; put it before"
         hint = nearest("--" + name.lstrip("-").replace("-", "_"), options)
         return f"option {name} is not known" + (hint if hint.startswith("; nearest") else "")
     if any(action.dest == "question" for action in parser._actions):
