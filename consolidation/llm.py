@@ -16,6 +16,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Annotated, Any, TypeVar
 
+import httpx
 from openai import APIConnectionError, APIStatusError, APITimeoutError, DefaultHttpxClient, OpenAI, OpenAIError
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import BaseModel, Field, ValidationError
@@ -209,6 +210,7 @@ class ChatClient:
         self._client = OpenAI(
             base_url=endpoint.base_url, api_key=endpoint.api_key, max_retries=0, http_client=_CarefulHttpClient()
         )
+        self._has_warned = False  # that there is no connection; once is enough
         self._form = 0  # index in _FORMS of the first way that the endpoint has not refused
         self._parameters = dict(endpoint.parameters or {})  # without those that the endpoint has refused
 
@@ -385,7 +387,8 @@ class ChatClient:
                     to_do = "this request is never answered, and others are; run again when it is answered"
                     raise ReplyFormatError(self._error_text(fault, to_do)) from fault
                 raise self._outage(fault) from fault
-            if pause == _FIRST_PAUSE_S and isinstance(fault, APIConnectionError):
+            if not self._has_warned and isinstance(fault.__cause__, httpx.ConnectError):
+                self._has_warned = True
                 left = round(end - time.monotonic())
                 _LOG.warning("%s: no connection; trying again for up to %d s", self._where, left)
             self.ledger.pause(wait)

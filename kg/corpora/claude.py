@@ -90,12 +90,16 @@ def _text(message: Record) -> str:
     joined = "\n".join(text for text in texts if isinstance(text, str))
     if joined.strip():
         return message.storable("content", joined)
-    attached = message.items("attachments", required=False)
-    pasted = [each.get("extracted_content") for each in attached if isinstance(each, dict)]
-    if pasted := [text for text in pasted if isinstance(text, str) and text.strip()]:
-        return message.storable("attachments", "\n".join(pasted))
     # Beside other content, "text" is a note of the app that it cannot be shown.
-    return message.text("text") if message.data.get("text") and not parts else ""
+    if message.data.get("text") and not parts:
+        return message.text("text")
+    attached = message.data.get("attachments")
+    pasted = (
+        [each.get("extracted_content") for each in attached if isinstance(each, dict)]
+        if isinstance(attached, list)
+        else []
+    )
+    return message.storable("attachments", "\n".join(text for text in pasted if isinstance(text, str)))
 
 
 FORMAT = CorpusFormat("claude", read, keys=frozenset(["chat_messages"]), is_export=True)

@@ -77,10 +77,14 @@ def _text(message: Record) -> str:
     text = message.data.get("text")
     if isinstance(text, str):
         return message.text("text") if text else ""
-    parts: list[Any] = text if isinstance(text, list) else []
+    return message.storable("text", _joined(text))
+
+
+def _joined(text: Any) -> str:
+    """A text, which Telegram writes in parts if it has links or formatting."""
+    parts: list[Any] = text if isinstance(text, list) else [text]
     words = [part.get("text") if isinstance(part, dict) else part for part in parts]
-    joined = "".join(each for each in words if isinstance(each, str))
-    return message.storable("text", joined)
+    return "".join(each for each in words if isinstance(each, str))
 
 
 def _question_of(message: Record) -> str:
@@ -88,9 +92,10 @@ def _question_of(message: Record) -> str:
     poll = message.data.get("poll")
     if not isinstance(poll, dict):
         return ""
-    answers = poll.get("answers")
-    given = [each.get("text") for each in answers if isinstance(each, dict)] if isinstance(answers, list) else []
-    return message.storable("poll", "\n".join(each for each in (poll.get("question"), *given) if isinstance(each, str)))
+    question, answers = _joined(poll.get("question")), poll.get("answers")
+    listed = answers if isinstance(answers, list) else ()
+    given = [_joined(each.get("text")) for each in listed if isinstance(each, dict)]
+    return message.storable("poll", "\n".join([question, *given])) if question.strip() else ""
 
 
 FORMAT = CorpusFormat("telegram", read, keys=frozenset(["messages", "from", "text"]), is_export=True)

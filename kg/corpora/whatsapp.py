@@ -142,7 +142,7 @@ def read(path: str) -> Corpus:
         skipped.notes(has_turns=False)
         expected = "lines such as '12/03/2024, 18:40 - Ana: Hello'"
         raise CorpusFormatError(path, None, "(file)", decode(path)[:40], expected)
-    order, is_known = _order(path, messages)
+    order, doubt = _order(path, messages)
     timed = []
     for message in messages:
         with skipped.unreadable("messages"):
@@ -160,8 +160,8 @@ def read(path: str) -> Corpus:
     # signal-export gives every chat the same file name, in a folder with the name of the chat.
     space = SpaceId(Path(path).resolve().parent.name if Path(path).name == "chat.md" else stem_of(path))
     notes = [*skipped.notes(has_turns=bool(utterances))]
-    if not is_known:
-        notes.append("no date shows whether the day or the month comes first; dates were read with the day first")
+    if doubt:
+        notes.append(doubt)
     return Corpus((Conversation(space, number_turns(space, utterances)),), notes=tuple(notes))
 
 
@@ -263,13 +263,13 @@ def _without_pasted(messages: Sequence[tuple[datetime, _Message]]) -> Iterator[t
         yield last
 
 
-def _order(path: str, messages: list[_Message]) -> tuple[tuple[int, int, int], bool]:
-    """Indexes of year, month and day among the numbers of a date, and whether the file determines them.
+def _order(path: str, messages: list[_Message]) -> tuple[tuple[int, int, int], str]:
+    """Indexes of year, month and day among the numbers of a date, and a note unless the file determines them.
 
     A number above 12 does, or else that only one of the two orders lets the chat run forward.
     """
     if messages[0].numbers[0] > 31:  # all have the same form
-        return (0, 1, 2), True
+        return (0, 1, 2), ""
     day_first = [message for message in messages if message.numbers[0] > 12]
     month_first = [message for message in messages if message.numbers[1] > 12]
     if day_first and len(day_first) == len(month_first):
@@ -282,7 +282,12 @@ def _order(path: str, messages: list[_Message]) -> tuple[tuple[int, int, int], b
         backward = {order: _steps_back(messages, order) for order in ((2, 1, 0), (2, 0, 1))}
         usual, is_known = min(backward, key=lambda order: backward[order]), len(set(backward.values())) > 1
     is_korean = _is_korean(messages, usual)
-    return (_KOREAN, True) if is_korean else (usual, is_known and is_korean is not None)
+    if is_korean:
+        return _KOREAN, ""
+    if not is_known:
+        return usual, "no date shows whether the day or the month comes first; dates were read with the day first"
+    first = "month" if usual == (2, 0, 1) else "day"
+    return usual, "" if is_korean is False else f"dates may have the year first; they were read with the {first} first"
 
 
 def _steps_back(messages: Sequence[_Message], order: tuple[int, int, int]) -> int:

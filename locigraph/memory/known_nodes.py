@@ -158,9 +158,9 @@ class KnownNodes:
             by = replaced.get(node.id, ())
             if node.type in dated_types():  # their valid time is their date
                 until = by[0].day if by else None
-            elif node.valid_to is None or (by and all(each.day is None for each in by)):
-                until = None  # it holds, or the turns that replaced it have no times
+            elif any(each.day is None for each in by):  # its valid time ends with that of a turn without one
+                until = min((each.day for each in by if each.day is not None), default=None)
             else:
-                until = node.valid_to.date()
+                until = None if node.valid_to is None else node.valid_to.date()
             found[node.id] = KnownNode(node.description, origins.get(node.id, ()), until, by)
         return found

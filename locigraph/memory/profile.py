@@ -210,7 +210,9 @@ def _stated(
         if each.text is None or not holds or len(each.speakers) != 1:
             continue
         is_event = node.type in dated_types()
-        turns = [turn for turn in node.provenance if turn not in expired]  # also those that say the same again
+        # Of the turns that say the same again, the last tells how new it is.
+        again = [turn for turn in node.provenance if turn not in expired][-1:]
+        turns = dict.fromkeys([*(said.turn_id for said in each.said), *again])
         spoken = (places[turn][1] for turn in turns if turn in places)
         day = node.valid_from if is_event else max((at for at in spoken if at is not None), default=None)
         (name,) = each.speakers

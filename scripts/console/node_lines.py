@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -72,6 +73,29 @@ def record_of(graph: Store, space: SpaceId, node_id: NodeId, as_of: datetime | N
             }
             for edge, other in zip(edges, others, strict=True)
         ],
+    }
+
+
+def without_turns(
+    found: dict[str, Any],
+    gone: Collection[str],
+    are_gone: Callable[[Sequence[NodeId]], Collection[NodeId]] = lambda ids: (),
+) -> dict[str, Any]:
+    """A node as a JSON object without what rests on some turns, such as expired ones.
+
+    Args:
+        found: The node, of ``summary_of`` or ``record_of``.
+        gone: IDs of the turns.
+        are_gone: Tells which of some nodes are left out with the turns.
+    """
+    left = found | {"turn_ids": [turn for turn in found["turn_ids"] if turn not in gone]}
+    if "edges" not in found:
+        return left
+    hidden = are_gone([NodeId(edge["node"]) for edge in found["edges"]])
+    return left | {
+        "history": [each for each in found["history"] if not {*each["turn_ids"]} & {*gone}],
+        "sources": [each for each in found["sources"] if each["turn_id"] not in gone],
+        "edges": [each for each in found["edges"] if each["node"] not in hidden],
     }
 
 

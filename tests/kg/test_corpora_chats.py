@@ -616,7 +616,7 @@ def test_a_whatsapp_chat_whose_dates_are_ambiguous_says_so_and_contradictions_ar
     lines = "".join(f"25/12/{year}, 09:00 - Ana: Merry Christmas\n" for year in (22, 23, 24))
     yearly = load_corpus("whatsapp", written(tmp_path, "d.txt", lines))  # or three days of December 2025
     assert [turn.session_id for turn in yearly.conversations[0].turns] == ["2022-12-25", "2023-12-25", "2024-12-25"]
-    assert "no date shows whether the day or the month comes first; dates were read with the day first" in yearly.notes
+    assert "dates may have the year first; they were read with the day first" in yearly.notes
     both = "13/03/2024, 18:41 - Ana: Hello\n03/13/2024, 18:41 - Ana: Hello\n"
     with pytest.raises(CorpusFormatError, match="line 2"):
         load_corpus("whatsapp", written(tmp_path, "b.txt", both))

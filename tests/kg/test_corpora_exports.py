@@ -35,7 +35,10 @@ TELEGRAM = {
         {"id": "x", "type": "message", "date": "2024-03-02T10:00:02", "from": "Tom", "text": "?"},
         {
             "id": 5, "type": "message", "date": "2024-03-02T10:00:03", "from": "Tom", "text": "",
-            "poll": {"question": "Who comes?", "answers": [{"text": "I"}, {"text": "Not I"}]},
+            "poll": {
+                "question": ["Who ", {"type": "bold", "text": "comes"}, "?"],
+                "answers": [{"text": "I"}, {"text": "Not I"}],
+            },
         },
     ],
 }  # fmt: skip
@@ -115,6 +118,8 @@ def test_a_claude_export_is_read_without_thinking_and_tools(tmp_path: Path) -> N
                 {"uuid": "c", "sender": "human", "text": "", "content": [{"type": "image"}]},
                 {"uuid": "d", "sender": "system", "text": "Be kind."},
                 {"uuid": "e", "sender": "human", "text": "", "attachments": [{"extracted_content": "A long poem."}]},
+                {"uuid": "f", "sender": "human", "text": "Sum it up", "attachments": [{"extracted_content": "Long."}]},
+                {"uuid": "g", "sender": "human", "text": "Thanks", "attachments": None},
             ],
         },
         {"uuid": "c2", "chat_messages": None},
@@ -124,8 +129,10 @@ def test_a_claude_export_is_read_without_thinking_and_tools(tmp_path: Path) -> N
         ("c1", "User", "Where is Ghent?"),
         ("c1", "Assistant", "In Belgium."),
         ("c1", "User", "A long poem."),
+        ("c1", "User", "Sum it up"),
+        ("c1", "User", "Thanks"),
     ]
-    assert days(corpus) == ["2024-05-01"] * 3
+    assert days(corpus) == ["2024-05-01"] * 5
     assert "skipped conversations that cannot be read: 1" in corpus.notes
 
 

@@ -632,6 +632,9 @@ def test_of_conversations_without_times_only_that_something_was_replaced_is_know
         found = memory.recall("Where does Ana live?", space="ana", fold=None, budget_tokens=500)
         assert {(hit.until, bool(hit.superseded_by)) for hit in found if "Boston" in hit.text} == {(None, True)}
         assert "\n[replaced] Ana lives in Boston near the harbour. (b)\n" in f"\n{found.context}\n"
+        memory.add(space="ana", session="s", speaker="Ana", text="I live in Oslo now.", spoken_at="2024-06-01")
+        found = memory.recall("Where does Ana live?", space="ana", fold=None)
+        assert {hit.until for hit in found if "Boston" in hit.text} <= {None, date(2024, 6, 1)}
 
 
 @pytest.mark.parametrize("strategy", ["v1", "v2"])

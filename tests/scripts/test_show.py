@@ -136,6 +136,10 @@ def test_what_has_expired_is_not_shown_although_it_is_not_erased_yet(
     shown = capsys.readouterr().out
     assert "oboe" not in shown
     assert "kayak" in shown
+    with Store(store) as graph:
+        beside = next(each.id for each in graph.nodes(SpaceId("ana"), types=["episode"]) if "Porto" in each.description)
+    show(space="ana", store=store, node=beside)
+    assert "oboe" not in capsys.readouterr().out
     with pytest.raises(LocigraphError, match=f"node '{node.id}' has expired"):
         show(space="ana", store=store, node=node.id)
 

@@ -52,16 +52,16 @@ def show(
         if name not in NODE_TYPES:
             raise UnknownNameError("node type", name, [*node_lines.IN_PROSE, *NODE_TYPES])
     with existing_store(store) as graph:
+        gone = {*graph.expired(datetime.now(UTC), [owner]).get(owner, ())}
 
         def are_expired(ids: Sequence[NodeId]) -> set[NodeId]:
-            gone = {*graph.expired(datetime.now(UTC), [owner]).get(owner, ())}
             said = graph.origins_of(owner, ids) if gone else {}
             return {each for each in ids if any(turn.turn_id in gone for turn in said.get(each, ()))}
 
         if node is not None:
             if are_expired([NodeId(node)]):
                 raise LocigraphError(f"space {owner!r}: node {node!r} has expired and will be erased; show another")
-            found = node_lines.record_of(graph, owner, NodeId(node), time)
+            found = node_lines.without_turns(node_lines.record_of(graph, owner, NodeId(node), time), gone, are_expired)
             print(dumps(found) if json else printable("\n".join(node_lines.lines_of(found))))
             return
         held = graph.nodes(owner, types=wanted, as_of=time)
@@ -69,7 +69,7 @@ def show(
         nodes = [each for each in held if each.id not in expired]
         notes = partial_memory(graph, graph.standings([owner]))
     for each in nodes:
-        found = node_lines.summary_of(each)
+        found = node_lines.without_turns(node_lines.summary_of(each), gone)
         print(dumps(found) if json else printable(node_lines.line_of(found)))
     if not nodes and not json:
         print("no nodes of these types are known")
