@@ -94,11 +94,8 @@ def _text(message: Record) -> str:
     if message.data.get("text") and not parts:
         return message.text("text")
     attached = message.data.get("attachments")
-    pasted = (
-        [each.get("extracted_content") for each in attached if isinstance(each, dict)]
-        if isinstance(attached, list)
-        else []
-    )
+    listed = attached if isinstance(attached, list) else ()
+    pasted = [each.get("extracted_content") for each in listed if isinstance(each, dict)]
     return message.storable("attachments", "\n".join(text for text in pasted if isinstance(text, str)))
 
 

@@ -796,7 +796,6 @@ class Memory:
                 reranker.read_ahead(unread.texts)
 
     def _searched(self, asking: AskedQuestion, reranker: Reranker | None = None) -> Recalled:
-
         with self._seeing(asking.space, asking.scope):
             asked = self._parts.asked(asking)
             try:

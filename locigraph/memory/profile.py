@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING
@@ -197,7 +198,7 @@ def _stated(
     space: SpaceId,
     nodes: Sequence[Node],
     known: Mapping[NodeId, KnownNode],
-    expired: Collection[TurnId],
+    expired: AbstractSet[TurnId],
     now: datetime,
 ) -> Iterator[tuple[str, Statement]]:
     """The facts of a space that hold, and its events, each with the only speaker whose words it has."""
@@ -228,11 +229,11 @@ def _stated(
         )
 
 
-def _categories(graph: Store, space: SpaceId, expired: Collection[TurnId]) -> dict[NodeId, str]:
+def _categories(graph: Store, space: SpaceId, expired: AbstractSet[TurnId]) -> dict[NodeId, str]:
     """The labels of the categories of facts and events; not of those that name what has expired."""
     held = graph.nodes(space, types=["event_category", "knowledge_category"])
     # Earlier versions filed what was like nothing else under one that has no source turns.
-    named = {node.id: node.label for node in held if node.provenance and not {*node.provenance} & {*expired}}
+    named = {node.id: node.label for node in held if node.provenance and expired.isdisjoint(node.provenance)}
     if not named:
         return {}
     edges = graph.relations(space)

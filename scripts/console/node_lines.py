@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -78,7 +79,7 @@ def record_of(graph: Store, space: SpaceId, node_id: NodeId, as_of: datetime | N
 
 def without_turns(
     found: dict[str, Any],
-    gone: Collection[str],
+    gone: AbstractSet[str],
     are_gone: Callable[[Sequence[NodeId]], Collection[NodeId]] = lambda ids: (),
 ) -> dict[str, Any]:
     """A node as a JSON object without what rests on some turns, such as expired ones.
@@ -93,7 +94,7 @@ def without_turns(
         return left
     hidden = are_gone([NodeId(edge["node"]) for edge in found["edges"]])
     return left | {
-        "history": [each for each in found["history"] if not {*each["turn_ids"]} & {*gone}],
+        "history": [each for each in found["history"] if gone.isdisjoint(each["turn_ids"])],
         "sources": [each for each in found["sources"] if each["turn_id"] not in gone],
         "edges": [each for each in found["edges"] if each["node"] not in hidden],
     }
